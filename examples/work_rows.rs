@@ -54,7 +54,8 @@ async fn main() -> anyhow::Result<()> {
 async fn plan(database: PathBuf, leadership: Leadership) -> anyhow::Result<()> {
     while let Ok(epoch) = leadership.check() {
         let file = database.clone();
-        let planned = tokio::task::spawn_blocking(move || plan_rows(&file, epoch.get()));
+        // A part of the task: the lease is not released while it runs.
+        let planned = leadership.spawn_blocking(move |_| plan_rows(&file, epoch.get()));
         if let Some((first, last)) = planned.await?? {
             println!("planned rows {first} to {last} under epoch {epoch}");
         }

@@ -19,5 +19,5 @@ if [ "${1:-}" = --advisories ]; then
   cargo deny --config "$work/deny.toml" check
   git -C "$work"/advisories/*/ log -1 --format='   advisories as of %cI, %h'
 else
-  cargo deny --offline check bans licenses sources
+  cargo deny check bans licenses sources
 fi

@@ -21,13 +21,15 @@ if ! systemd-analyze verify --man=no "$work"/units/* > "$work/verify" 2>&1 || [ 
   exit 1
 fi
 
-exposure=$(systemd-analyze security --no-pager --offline=true "$work/units/tenure.service" \
-  | sed -n 's/.*exposure level for tenure.service: \([0-9.]*\).*/\1/p')
-echo "   exposure of tenure.service: $exposure"
-awk -v found="$exposure" 'BEGIN { exit !(found != "" && found <= 1.5) }' || {
-  echo "the exposure of tenure.service is above 1.5" >&2
-  exit 1
-}
+for unit in tenure tenure-etcd tenure-worker; do
+  exposure=$(systemd-analyze security --no-pager --offline=true "$work/units/$unit.service" \
+    | sed -n "s/.*exposure level for $unit.service: \([0-9.]*\).*/\1/p")
+  echo "   exposure of $unit.service: $exposure"
+  awk -v found="$exposure" 'BEGIN { exit !(found != "" && found <= 1.5) }' || {
+    echo "the exposure of $unit.service is above 1.5" >&2
+    exit 1
+  }
+done
 
 mkdir -p "$work/root/etc" "$work/root/usr/lib/sysusers.d"
 cp packaging/debian/tenure.sysusers "$work/root/usr/lib/sysusers.d/tenure.conf"

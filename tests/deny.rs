@@ -44,6 +44,28 @@ fn is_allowed(expression: &str, allowed: &[&str]) -> bool {
     })
 }
 
+/// Returns the features of the build that are not allowed.
+fn features(metadata: &Metadata, rules: &Table) -> Vec<String> {
+    let rules = rules["bans"]["features"].as_array().expect("an array");
+    let nodes = &metadata.resolve.as_ref().expect("a graph").nodes;
+    let mut found = Vec::new();
+    for rule in rules {
+        let name = rule["crate"].as_str().expect("a name");
+        let allowed = rule["allow"].as_array().expect("an array");
+        let node = nodes
+            .iter()
+            .find(|node| metadata[&node.id].name.as_str() == name);
+        let node = node.unwrap_or_else(|| panic!("{name} is no dependency: remove its rule"));
+        for feature in &node.features {
+            let is_allowed = |allowed: &Value| allowed.as_str() == Some(feature.as_str());
+            if !allowed.iter().any(is_allowed) {
+                found.push(format!("{name} has the feature {feature}"));
+            }
+        }
+    }
+    found
+}
+
 fn violations(packages: &[Package], rules: &Table) -> Vec<String> {
     let licences = strings(rules, "licenses", "allow");
     let registries = strings(rules, "sources", "allow-registry");
@@ -76,7 +98,9 @@ fn violations(packages: &[Package], rules: &Table) -> Vec<String> {
 
 #[test]
 fn every_dependency_keeps_the_rules_of_deny_toml() {
-    let found = violations(&metadata().packages, &rules());
+    let (metadata, rules) = (metadata(), rules());
+    let mut found = violations(&metadata.packages, &rules);
+    found.extend(features(&metadata, &rules));
     assert!(found.is_empty(), "{found:#?}");
 }
 
@@ -101,6 +125,12 @@ fn each_rule_finds_its_violation() {
     for package in [copyleft, unlicensed, foreign] {
         assert_eq!(violations(&[package], &rules).len(), 1);
     }
+    let rule = "[[bans.features]]\ncrate = \"serde\"\nallow = [\"std\"]";
+    let found = features(&metadata, &rule.parse().expect("a rule"));
+    assert!(
+        found.contains(&"serde has the feature derive".to_owned()),
+        "{found:?}"
+    );
     assert!(
         is_allowed("MIT/Apache-2.0", &["MIT"]) && !is_allowed("MIT AND GPL-2.0-only", &["MIT"])
     );

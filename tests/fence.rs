@@ -1,18 +1,24 @@
 //! Fenced receivers over real sockets, with leaders of a real store.
 
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::Extension;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
+use nix::sys::signal::Signal;
 use reqwest::{Client, RequestBuilder, Response};
 use serde_json::Value;
 use tenure::fence::{Admission, ELECTION_HEADER, EPOCH_HEADER, FenceLayer, Fenced, Gate, Unmarked};
 use tenure::{Candidate, Config, Epoch};
+use tenure_tests::postgres::Postgres;
+use tenure_tests::process::{Process, StoreProcess, built};
 use tenure_tests::store::LocalStore;
+use tenure_tests::wait_for;
 use tokio::sync::Notify;
 
 /// A service behind a fence that counts its calls and keeps the headers of the last one.
@@ -192,4 +198,105 @@ async fn a_handler_can_still_refuse_a_request_that_was_overtaken() {
     go.notify_one();
     assert_eq!(slow.await.expect("no panic"), StatusCode::CONFLICT);
     assert_eq!(*written.lock().unwrap_or_else(PoisonError::into_inner), [9]);
+}
+
+/// The statements of `docs/fencing.md` from one text to the end of another.
+fn recipe(from: &str, to: &str) -> String {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/fencing.md");
+    let page = std::fs::read_to_string(page).expect("a page");
+    let begin = page.find(from).expect("the begin of the recipe");
+    let end = page[begin..].find(to).expect("the end of the recipe");
+    page[begin..begin + end + to.len()].replace("billing/nightly", ELECTION)
+}
+
+const ELECTION: &str = "tests/job";
+
+/// The lease duration, which is also the longest idle time inside a transaction.
+const LEASE: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_leader_that_is_frozen_in_its_transaction_does_not_keep_its_successor_from_writing() {
+    let test =
+        "a_leader_that_is_frozen_in_its_transaction_does_not_keep_its_successor_from_writing";
+    let Some(database) = Postgres::start(test, "") else {
+        return;
+    };
+    database.query(&recipe("CREATE TABLE fences", "plpgsql;"));
+    database.query("CREATE ROLE billing LOGIN PASSWORD 'secret'");
+    database.query(&recipe("ALTER ROLE billing SET idle", "'1s';"));
+    database.query(
+        "CREATE TABLE entries (id serial PRIMARY KEY, epoch bigint);
+         CREATE TABLE total (id int PRIMARY KEY, entries int); INSERT INTO total VALUES (1, 0);
+         GRANT ALL ON ALL TABLES IN SCHEMA public TO billing;
+         GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO billing",
+    );
+    // The recipe's timeout bounds the wait for a row that both leaders write. A leader that writes
+    // other rows does not wait.
+    let at_once = Duration::from_millis(1_000);
+    for (shared, idle, limit, end) in [
+        ("", "1h", at_once, "is stale"),
+        (SHARED, "2s", LEASE + at_once, "stopped: Err"),
+    ] {
+        let timeout =
+            format!("ALTER ROLE billing SET idle_in_transaction_session_timeout = '{idle}'");
+        database.query(&timeout);
+        let write = format!("INSERT INTO entries (epoch) VALUES ($EPOCH); {shared}");
+        let (waited, old) = first_write_of_a_successor(&database, &write);
+        assert!(old.contains(end), "{old}");
+        eprintln!("the successor's first write came {waited:?} after its term began");
+        assert!(waited < limit, "{waited:?}");
+    }
+}
+
+/// A statement that locks a row which all leaders write.
+const SHARED: &str = "UPDATE total SET entries = entries + 1";
+
+/// Freezes a leader inside a transaction, and returns how long after its election the next leader
+/// commits its first row. Then lets the old leader continue, checks that it commits nothing, and
+/// returns what it says.
+fn first_write_of_a_successor(database: &Postgres, write: &str) -> (Duration, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = StoreProcess::start(folder.path());
+    let leader = |name: &str| {
+        let mut command = Command::new(built("tenure-test-sql-leader"));
+        command.arg(database.url("billing", "secret")).arg(write);
+        command.arg(folder.path().join(format!("freeze-{name}")));
+        command.env("TENURE_ELECTION", ELECTION);
+        command.env("TENURE_CANDIDATE", name);
+        command.env("TENURE_SERVERS", store.url());
+        command.env("TENURE_LEASE_DURATION", format!("{LEASE:?}"));
+        Process::spawn(&mut command)
+    };
+    let newest = || {
+        let rows = database.query("SELECT coalesce(max(epoch), 0) FROM entries");
+        rows.parse::<u64>().expect("an epoch")
+    };
+    let count = |epoch: u64| {
+        database.query(&format!(
+            "SELECT count(*) FROM entries WHERE epoch = {epoch}"
+        ))
+    };
+    let before = newest();
+    let first = leader("first");
+    let old = wait_for("a row of the first leader", || {
+        Some(newest()).filter(|newest| *newest > before)
+    });
+    let second = leader("second");
+    std::fs::write(folder.path().join("freeze-first"), "").expect("a file");
+    wait_for("the election of the second leader", || {
+        second.stdout().contains("leads").then_some(())
+    });
+    let elected = Instant::now();
+    let new = wait_for("a row of the second leader", || {
+        Some(newest()).filter(|newest| *newest > old)
+    });
+    let waited = elected.elapsed();
+    let rows = count(old);
+    first.signal(Signal::SIGCONT);
+    wait_for("the end of the old term", || {
+        first.stdout().contains("stopped").then_some(())
+    });
+    assert_eq!(count(old), rows, "the frozen transaction was committed");
+    assert_eq!(newest(), new);
+    (waited, first.stdout())
 }

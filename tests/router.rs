@@ -9,7 +9,7 @@ use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tenure::fence::EPOCH_HEADER;
 use tenure::router::{ADDRESS, LEADER_HEADER};
-use tenure::{Candidate, Config, Guarantee};
+use tenure::{Candidate, Config, Guarantee, OnOverrun};
 use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::store::{self, LocalStore};
 use tenure_tests::wait_until;
@@ -84,6 +84,8 @@ fn config(store: SocketAddr, name: &str) -> Config {
         .with_candidate(name.parse().expect("an id"))
         .with_servers([store::endpoint(store)])
         .with_metadata(BTreeMap::from([(ADDRESS.into(), HOME.into())]))
+        // The tests keep guards of lost terms.
+        .with_on_overrun(OnOverrun::Report)
 }
 
 fn quick(config: Config) -> Config {

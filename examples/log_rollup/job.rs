@@ -43,9 +43,10 @@ impl LogRollup {
                 checked_at: monotonic_nanos(),
             };
             // Reading files blocks, so it must not happen on the runtime. A run is not interrupted
-            // at the end of the term: it is short, and if this process is frozen during the run for
-            // longer than the term, the fence refuses the write afterwards.
-            if tokio::task::spawn_blocking(move || run.execute()).await?? == Written::Refused {
+            // at the end of the term: it is short, and the lease is not released while it runs. If
+            // this process is frozen during the run for longer than the term, the fence refuses the
+            // write afterwards.
+            if leadership.spawn_blocking(move |_| run.execute()).await?? == Written::Refused {
                 anyhow::bail!("epoch {epoch} is stale: another leader has written already");
             }
             if leadership.cancellation().is_cancelled() {

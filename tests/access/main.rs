@@ -10,6 +10,7 @@ mod first_minute;
 mod json_web_tokens;
 mod metrics;
 mod never_let_in;
+mod other_owners;
 mod peers;
 mod reloads;
 mod rotation;

@@ -2,7 +2,8 @@
 //! environments of commands, and core dumps.
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use tenure_tests::Limit;
 use tenure_tests::needs::can_run;
 use tenure_tests::ports::free_address;
-use tenure_tests::process::{Process, descendants};
+use tenure_tests::process::{Process, command, descendants, tenure};
 use tenure_tests::wait_for;
 use tokio::runtime::Runtime;
 
@@ -152,7 +153,7 @@ async fn send_all(place: &Place) -> Vec<String> {
             &worker,
             "POST",
             "/handover",
-            json!({"to": "x", "within_ms": 1_000}),
+            json!({"to": "x", "within_ms": 1_000, "force": true}),
             403,
         ),
         (&worker, "POST", "/break", json!({}), 403),
@@ -433,4 +434,21 @@ fn a_store_and_a_candidate_that_abort_leave_no_core() {
         assert_eq!(status.signal(), Some(Signal::SIGABRT as i32));
         assert!(!status.core_dumped(), "a core was written");
     }
+}
+
+#[test]
+fn a_user_cannot_read_the_memory_of_the_store_that_runs_as_that_user() {
+    const NOBODY: u32 = 65_534;
+    let test = "a_user_cannot_read_the_memory_of_the_store_that_runs_as_that_user";
+    let mut version = Command::new(tenure());
+    let output = version.arg("--version").uid(NOBODY).output();
+    let can_start = output.is_ok_and(|output| output.status.success());
+    if !can_run(test, "root, and a program that others can start", can_start) {
+        return;
+    }
+    let mut serve = command(&["serve", "--engine", "memory", "--listen", "127.0.0.1:0"]);
+    let store = started(serve.uid(NOBODY).current_dir("/"));
+    // Such files of a process belong to its user, unless the process has forbidden that.
+    let memory = fs::metadata(format!("/proc/{}/mem", store.pid())).expect("a process");
+    assert_eq!(memory.uid(), 0);
 }

@@ -1,16 +1,19 @@
 //! Failures between a candidate and the service, and changes by other clients.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tenure::store::{BreakRequest, StoreClient};
-use tenure::{ElectionName, EndReason};
+use tenure::{Candidate, Config, ElectionName, EndReason, TimingsOptions};
 use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::{Limit, wait_until};
 use tokio::net::TcpListener;
 
 use super::front::{Asked, Fate, Front};
-use super::{World, candidate, lead_in_turns};
+use super::{World, blob_at, candidate, config, lead_in_turns};
 
 /// Gives the first `count` requests of this kind this fate.
 pub(super) fn first(
@@ -177,4 +180,81 @@ async fn a_broken_lease_ends_the_term_and_the_candidate_can_lead_again() {
     drop(leadership);
     let leadership = leader.campaign().await.unwrap();
     assert!(leadership.epoch() > epoch);
+}
+
+/// The configuration of a candidate with Azure's longest lease, which is a minute.
+fn patient(name: &str, address: SocketAddr) -> Config {
+    let long = |timings: &mut TimingsOptions| {
+        timings.lease_duration = Some(Duration::from_secs(60));
+        timings.renew_interval = Some(Duration::from_millis(500));
+        timings.renew_deadline = Some(Duration::from_secs(2));
+    };
+    let config = config(name, blob_at(address)).with_adjusted_timings(long);
+    config.expect("timings")
+}
+
+#[tokio::test]
+async fn after_an_outage_of_the_blob_service_a_candidate_leads_at_once_under_another_id_and_epoch()
+{
+    let world = World::start();
+    let is_away = Arc::new(AtomicBool::new(false));
+    let rule = is_away.clone();
+    let front = Front::start(world.store.address(), move |_| {
+        match rule.load(Ordering::Relaxed) {
+            true => Fate::Lost,
+            false => Fate::Passes,
+        }
+    })
+    .await;
+    let leader = Candidate::start(patient("leader", front.address)).await;
+    let leader = leader.unwrap();
+    let first = leader.campaign().await.unwrap();
+    let epoch = first.epoch();
+    is_away.store(true, Ordering::Relaxed);
+    assert_eq!(first.lost().await, EndReason::RenewDeadline);
+    drop(first);
+    let campaign = tokio::spawn(async move { leader.campaign().await.unwrap() });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    is_away.store(false, Ordering::Relaxed);
+    let next = tokio::time::timeout(Duration::from_secs(20), campaign).await;
+    let next = next.expect("no wait for the end of the old lease").unwrap();
+    assert!(next.epoch() > epoch);
+    let granted = front.asked().into_iter();
+    let granted = granted.filter(|asked| asked.what == "acquire" && asked.done);
+    let ids: Vec<_> = granted.map(|asked| asked.id).collect();
+    assert!(ids.first() != ids.last(), "{ids:?}");
+    next.resign().await;
+}
+
+#[tokio::test]
+async fn the_end_without_the_service_takes_seconds_however_long_the_lease_is() {
+    for mode in [ProxyMode::Refuse, ProxyMode::Hang] {
+        let world = World::start();
+        let proxy = Proxy::start(world.store.address()).await.unwrap();
+        let long = |name| {
+            let config = config(name, blob_at(proxy.address()));
+            let lease = Some(Duration::from_secs(60));
+            config.with_adjusted_timings(|timings| timings.lease_duration = lease)
+        };
+        let leader = Candidate::start(long("leader").unwrap()).await.unwrap();
+        let follower = Candidate::start(long("follower").unwrap()).await.unwrap();
+        let leadership = leader.campaign().await.unwrap();
+        let waits = follower.run_while_leader(tokio::time::sleep(Duration::from_secs(1)), |_| {
+            std::future::pending::<()>()
+        });
+        let begin = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            proxy.set(mode);
+        };
+        let (waited, ()) = tokio::join!(
+            tokio::time::timeout(Duration::from_secs(1 + 1 + 3), waits),
+            begin
+        );
+        waited.expect("a follower ends within 1 s").unwrap();
+        let resigned = tokio::time::timeout(Duration::from_secs(5 + 3), leadership.resign()).await;
+        assert_eq!(
+            resigned.expect("a leader ends within 5 s"),
+            EndReason::Resigned
+        );
+    }
 }

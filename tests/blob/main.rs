@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tenure::backend::LeaseService;
 use tenure::config::{AzureAccount, AzureBlob, Strategy};
 use tenure::store::LeaseView;
-use tenure::{Candidate, Config, ElectionName, Leadership};
+use tenure::{Candidate, Config, ElectionName, Leadership, OnOverrun};
 use tenure_tests::Limit;
 use tenure_tests::store::LocalStore;
 
@@ -55,6 +55,8 @@ fn config(name: &str, blob: AzureBlob) -> Config {
         .with_adjusted_timings(|timings| timings.cool_down = cool_down)
         .expect("timings")
         .with_strategy(Strategy::AzureBlob(blob))
+        // The tests keep guards of lost terms.
+        .with_on_overrun(OnOverrun::Report)
 }
 
 /// A client of the blob's lease.

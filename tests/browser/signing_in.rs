@@ -80,6 +80,87 @@ fn a_code_and_a_pasted_token_sign_in_and_neither_is_kept() {
     page.finish();
 }
 
+/// Waits until the page shows the elections to this principal.
+#[track_caller]
+fn wait_for_principal(page: &Page, principal: &str) {
+    wait_for_view(page, "overview");
+    let name = "return document.getElementById('menu-button').textContent";
+    assert!(page.js(name).to_string().contains(principal));
+}
+
+#[test]
+fn an_address_with_a_code_replaces_no_session_without_a_question() {
+    let test = "an_address_with_a_code_replaces_no_session_without_a_question";
+    let Some(page) = Page::start(test) else {
+        return;
+    };
+    let store = TestStore::guarded();
+    sign_in(&page, &store, "rita");
+    let kept = || page.js("return localStorage.getItem('tenure.session')");
+    let before = kept();
+    let open = |code: &str| page.open(&store.origin(), &format!("/#code={code}"));
+    let session_of = |kept: &serde_json::Value| {
+        let kept: serde_json::Value =
+            serde_json::from_str(kept.as_str().expect("text")).expect("JSON");
+        kept["session"].as_str().expect("a session").to_owned()
+    };
+
+    // An address of somebody else is refused.
+    open(&store.code("ada"));
+    wait_until_visible(&page, "#replace");
+    let text = page.js("return document.getElementById('replace-text').textContent");
+    assert_eq!(
+        text,
+        "You are signed in as rita. This address signs you in as ada."
+    );
+    assert_eq!(kept(), before);
+    page.check("asks-to-replace");
+    page.press("Escape");
+    wait_for_principal(&page, "rita");
+    assert_eq!(kept(), before);
+
+    // A code that does not work leaves the session as it is.
+    page.expect_message("status of 401");
+    open("tnc1_wrong");
+    page.wait(
+        "a message",
+        "return !document.getElementById('toast').hidden",
+    );
+    wait_for_principal(&page, "rita");
+    assert_eq!(kept(), before);
+
+    // With the person's consent the other session replaces this one, which ends at the store.
+    open(&store.code("ada"));
+    wait_until_visible(&page, "#replace");
+    page.js("document.getElementById('replace-submit').click()");
+    page.wait(
+        "the other person",
+        "return document.getElementById('menu-button').textContent.includes('ada')",
+    );
+    wait_for_principal(&page, "ada");
+    let last = session_of(&before);
+    page.wait(
+        "the end of the session",
+        &format!(
+            "const headers = {{ Authorization: 'Bearer {last}' }};
+         return fetch('v1/whoami', {{ headers }}).then(({{ status }}) => status === 401)"
+        ),
+    );
+
+    // Signing out ends the session at the store.
+    let last = session_of(&kept());
+    page.js("document.getElementById('sign-out').click()");
+    wait_for_reason(&page, "signed-out");
+    page.wait(
+        "the end of the session",
+        &format!(
+            "const headers = {{ Authorization: 'Bearer {last}' }};
+         return fetch('v1/whoami', {{ headers }}).then(({{ status }}) => status === 401)"
+        ),
+    );
+    page.finish();
+}
+
 #[test]
 fn the_page_says_why_a_session_has_ended() {
     let Some(page) = Page::start("the_page_says_why_a_session_has_ended") else {

@@ -21,6 +21,16 @@ pub(crate) fn sign_in(page: &Page, store: &TestStore, principal: &str) {
 fn sign_in_at(page: &Page, origin: &str, store: &TestStore, principal: &str) {
     let path = format!("/#code={}", store.code(principal));
     page.open(origin, &path);
+    let shows = format!(
+        "document.body.dataset.connection === 'live'
+            && document.getElementById('menu-button').textContent.includes('{principal}')"
+    );
+    let asks = "document.getElementById('replace').open";
+    page.wait("an answer", &format!("return {asks} || {shows}"));
+    page.js(&format!(
+        "if ({asks}) document.getElementById('replace-submit').click()"
+    ));
+    page.wait("the principal", &format!("return !{asks} && {shows}"));
     wait_for_view(page, "overview");
 }
 

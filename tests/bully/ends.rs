@@ -28,3 +28,23 @@ fn after_a_leader_is_stopped_another_one_leads_before_its_votes_expire() {
     assert!(group.end_of(leader.member).success());
     group.receiver().assert_one_at_a_time();
 }
+
+/// Its last messages reach nobody, and are worth sending for 20 s with this lease.
+#[test]
+fn a_leader_whose_peers_are_frozen_ends_within_seconds_however_long_the_lease_is() {
+    let mut group = group();
+    group.set("TENURE_LEASE_DURATION", "10m");
+    group.set("TENURE_BULLY_MESSAGE_LIFETIME", "20s");
+    group.set("TENURE_STOP_GRACE", "1s");
+    group.start_all();
+    let leader = group.settled(0, &MEMBERS);
+    for other in MEMBERS.into_iter().filter(|other| *other != leader.member) {
+        group.member(other).signal(Signal::SIGSTOP);
+    }
+    let begin = Instant::now();
+    group.member(leader.member).signal(Signal::SIGTERM);
+    assert!(group.end_of(leader.member).success());
+    let took = begin.elapsed();
+    // The command ignores SIGTERM until the stop grace is over.
+    assert!(took < Duration::from_secs(1 + 5 + 3), "{took:?}");
+}

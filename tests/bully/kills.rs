@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use tenure_tests::group::{A_WHILE, Group, MEMBERS};
+use tenure_tests::process::Process;
+use tenure_tests::wait_for;
 
 use super::group;
 
@@ -67,8 +70,8 @@ fn a_leader_that_is_killed_and_starts_again_at_once_leads_under_a_greater_epoch(
     group.start_all();
     let mut leader = group.settled(0, &MEMBERS);
     for _ in 0..5 {
-        // The votes of the others are for this member, so it need not wait until they expire. But
-        // the command of its last run must be gone.
+        // The votes of the others are for the process that was killed, which may still run for all
+        // that they know: also this member leads only after they have expired.
         group.kill(&[leader.member]);
         group.start(leader.member);
         leader = group.settled(leader.epoch, &MEMBERS);
@@ -106,4 +109,40 @@ fn members_keep_their_promises_across_a_restart() {
     assert_ne!(next.member, leader.member);
     group.wait_until_stepped_down(leader.member);
     group.receiver().assert_one_at_a_time();
+}
+
+#[test]
+fn a_copy_of_a_leader_s_state_does_not_lead_before_the_leader_s_command_has_ended() {
+    let mut group = super::three::Group::start();
+    let (epoch, leader) = group.next_leader(0);
+    let state = group.folder.path().join(format!("state-{leader}"));
+    let copied = group.folder.path().join("copied");
+    std::fs::create_dir(&copied).unwrap();
+    for file in ["record", "FORMAT"] {
+        std::fs::copy(state.join(file), copied.join(file)).unwrap();
+    }
+    // The leader's command runs until the deadline of its watchdogs.
+    let original = group.members.get_mut(&leader).unwrap();
+    original.signal(Signal::SIGSTOP);
+    let mut copy = group.command(leader, &[]);
+    copy.env("TENURE_BULLY_STATE_DIR", &copied);
+    copy.env(
+        "TENURE_BULLY_LISTEN",
+        tenure_tests::ports::free_address().to_string(),
+    );
+    let _copy = Process::spawn(&mut copy);
+    let (next, _) = group.next_leader(epoch);
+    // The next leader writes for a while, and so would the leader before.
+    wait_for("beats", || {
+        let beats = group.beats();
+        (beats.iter().filter(|(epoch, _)| *epoch == next).count() > 100).then_some(())
+    });
+    let beats = group.beats();
+    assert!(
+        beats.is_sorted_by_key(|(epoch, _)| *epoch),
+        "two processes led: {beats:?}"
+    );
+    let original = group.members.get_mut(&leader).unwrap();
+    original.signal(Signal::SIGCONT);
+    assert_eq!(original.wait().code(), Some(3), "{}", original.stderr());
 }

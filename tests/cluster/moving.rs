@@ -157,7 +157,7 @@ impl Moving {
         let restored = restore(&file, place);
         assert_eq!(restored.status.code(), Some(0), "{}", stderr(&restored));
         let restored = json_of(&restored);
-        // Epochs are milliseconds, and a restore of another backup skips a day.
+        // Epochs are milliseconds, and a restore of another backup skips 32 days.
         let above = restored["epochs_above"].as_u64().expect("a number");
         assert!((last..last + 3_600_000).contains(&above), "{restored}");
         assert_eq!(restored["revisions_above"], restored["revision"]);

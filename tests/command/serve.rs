@@ -7,8 +7,10 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use tenure_tests::needs::{can_run, has_program};
 use tenure_tests::process::{Process, StoreProcess, command, full_pipe, run, tenure};
 use tenure_tests::wait_for;
 
@@ -52,6 +54,53 @@ fn signals_end_a_store_cleanly_while_clients_wait() {
         // A connection in the middle of a request gets some seconds.
         let took = begin.elapsed();
         assert!(took < Duration::from_secs(8), "{signal}: {took:?}");
+    }
+}
+
+#[test]
+fn no_signal_of_reloads_and_log_rotation_ends_a_store_without_files_to_reload() {
+    let (mut store, address) = memory_store();
+    let hangups = [Signal::SIGHUP, Signal::SIGHUP];
+    let others = [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM];
+    let signals = [&hangups[..], &others].concat();
+    for (number, signal) in signals.into_iter().enumerate() {
+        store.signal(signal);
+        thread::sleep(Duration::from_millis(50));
+        acquire(address, &format!("tests/lease-{number}"), "one");
+    }
+    assert!(!store.has_ended(), "{}", store.stderr());
+    store.signal(Signal::SIGTERM);
+    assert_eq!(store.wait().code(), Some(0));
+}
+
+#[test]
+fn a_store_ends_in_order_when_its_terminal_closes_and_not_under_nohup() {
+    let test = "a_store_ends_in_order_when_its_terminal_closes_and_not_under_nohup";
+    if !can_run(test, "setsid", has_program("setsid")) {
+        return;
+    }
+    for (before, ends) in [("", true), ("trap '' HUP;", false)] {
+        let terminal = nix::pty::openpty(None, None).unwrap();
+        // The store must not keep its own terminal open.
+        fcntl(&terminal.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
+        let serve = command(&["serve", "--engine", "memory", "--listen", "127.0.0.1:0"]);
+        let mut on_terminal = Command::new("setsid");
+        on_terminal.args(["--ctty", "sh", "-c"]);
+        on_terminal.arg(format!("{before} exec \"$0\" \"$@\""));
+        on_terminal.arg(serve.get_program()).args(serve.get_args());
+        on_terminal.stdin(terminal.slave);
+        let mut store = Process::spawn(&mut on_terminal);
+        drop(on_terminal);
+        let address = address_of(&mut store);
+        acquire(address, "tests/before", "one");
+        drop(terminal.master);
+        if ends {
+            assert_eq!(store.wait().code(), Some(0), "{}", store.stderr());
+            assert!(store.stderr().contains("stopped"), "{}", store.stderr());
+        } else {
+            thread::sleep(Duration::from_millis(500));
+            acquire(address, "tests/after", "one");
+        }
     }
 }
 

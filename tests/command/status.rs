@@ -23,6 +23,25 @@ fn row(text: &str, key: &str) -> String {
     line[key.len()..].trim().to_owned()
 }
 
+/// Starts a server that answers every request like this, and returns its address.
+fn answers_with(status: &str, body: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let length = body.len();
+    let answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+         connection: close\r\n\r\n{body}"
+    );
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    url
+}
+
 #[test]
 fn a_lease_is_shown_to_people() {
     let (_store, address) = memory_store();
@@ -55,6 +74,7 @@ fn a_lease_is_shown_to_scripts_with_the_field_names_of_the_api() {
     assert!(shown["remaining_ms"].as_u64().unwrap() > 50_000);
     shown["remaining_ms"] = Value::Null;
     view["remaining_ms"] = Value::Null;
+    view["waiting"] = json!([]);
     assert_eq!(shown, view);
     assert_eq!(shown["holder"], "worker-1");
 }
@@ -84,16 +104,7 @@ fn an_unreachable_store_is_named_with_exit_code_69() {
 
 #[test]
 fn a_server_that_is_not_a_store_is_reported() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let _ = stream.read(&mut [0; 1024]);
-            let page = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>";
-            let _ = stream.write_all(page.as_bytes());
-        }
-    });
+    let url = answers_with("200 OK", "<html>");
     let output = run(&["status", "a/b", "--server", &url]);
     assert_eq!(output.status.code(), Some(69), "{}", stderr(&output));
     assert!(stderr(&output).contains("not an answer of a lease store"));
@@ -145,7 +156,7 @@ fn without_a_period_a_break_and_a_handover_leave_the_holder_the_rest_of_its_leas
     let url = format!("http://{address}");
     for arguments in [
         &["break", "tests/broken"][..],
-        &["handover", "tests/given", "--to", "heir"],
+        &["handover", "tests/given", "--to", "heir", "--force"],
     ] {
         acquire(address, arguments[1], "worker-1");
         let output = run(&[arguments, &["--json", "--server", &url]].concat());
@@ -173,7 +184,7 @@ fn a_period_below_the_duration_of_the_lease_is_accepted_with_a_warning() {
         ("break", &["--period", "0s"], "from --period 1m on"),
         (
             "handover",
-            &["--to", "a", "--within", "10s"],
+            &["--to", "a", "--within", "10s", "--force"],
             "from --within 1m on",
         ),
     ]
@@ -255,9 +266,12 @@ fn impossible_names_and_periods_are_refused() {
 }
 
 #[test]
-fn metadata_of_a_holder_can_not_control_the_terminal() {
+fn text_of_others_can_not_control_the_terminal_or_hide_a_part_of_itself() {
     let (_store, address) = memory_store();
-    let metadata = json!({"note": "\u{1b}[2J\nstate     available"});
+    let metadata = json!({
+        "note": "\u{1b}[2J\nstate     available",
+        "other": "a\u{202e}b\u{200b}c\u{2028}d\u{2069}é",
+    });
     let body = json!({"holder": "a", "duration_ms": 60_000, "metadata": metadata});
     let (status, _) = ask(address, "POST", "tests/leases/job/acquire", &body);
     assert_eq!(status, 200);
@@ -266,6 +280,27 @@ fn metadata_of_a_holder_can_not_control_the_terminal() {
     assert!(!text.contains('\u{1b}'), "{text}");
     assert_eq!(
         row(&text, "metadata"),
-        r"note = \u{1b}[2J\nstate     available"
+        r"note = \u001b[2J\nstate     available"
     );
+    let shown = r"a\u202eb\u200bc\u2028d\u2069é";
+    assert!(text.contains(&format!("other = {shown}")), "{text}");
+    let json = stdout(&run(&["status", "tests/job", "--json", "--server", &url]));
+    assert!(json.contains(&format!("\"{shown}\"")), "{json}");
+    let view: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(view["metadata"], metadata);
+}
+
+#[test]
+fn the_reason_of_a_refusal_can_not_reorder_the_line_of_an_error() {
+    let detail = "no\u{202e}thing\u{200b}";
+    let url = answers_with(
+        "403 Forbidden",
+        &json!({
+            "type": "urn:tenure:problem:forbidden", "title": "x", "status": 403, "detail": detail,
+            "code": "forbidden"
+        })
+        .to_string(),
+    );
+    let refused = stderr(&run(&["status", "tests/job", "--server", &url]));
+    assert!(refused.contains(r"no\u202ething\u200b"), "{refused}");
 }

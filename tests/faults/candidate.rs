@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, raise};
-use tenure::{Candidate, Config, Leadership, Timings, TimingsOptions};
+use tenure::{Candidate, Config, Leadership, OnOverrun, Timings, TimingsOptions};
 use tenure_tests::receiver::{Link, now};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -46,7 +46,9 @@ async fn main() {
     let config = config
         .with_candidate(id.parse().expect("a candidate id"))
         .with_servers(stores.split(',').map(|url| url.parse().expect("a URL")))
-        .with_timings(Timings::new(&options).expect("valid timings"));
+        .with_timings(Timings::new(&options).expect("valid timings"))
+        // Its actions are behind a fence, and it may freeze in one of them.
+        .with_on_overrun(OnOverrun::Report);
     let candidate = Candidate::start(config).await.expect("a candidate");
     let mut terminate = signal(SignalKind::terminate()).expect("a signal handler");
     loop {

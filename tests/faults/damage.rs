@@ -95,7 +95,7 @@ async fn remember(client: &Client, run: u64) {
             .await,
     );
     let kept = acquire("kept", json!({})).await;
-    let to = json!({"lease_id": id(100), "to": "heir", "within_ms": 600_000});
+    let to = json!({"lease_id": id(100), "to": "heir", "within_ms": 600_000, "force": true});
     expect_ok(client.post(&kept, "handover", to).await);
     let changed = acquire("changed", json!({"metadata": {"a": "b"}})).await;
     let ids = json!({"lease_id": id(100), "proposed_lease_id": id(101)});

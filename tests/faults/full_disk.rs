@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tenure_tests::needs::SmallDisk;
-use tenure_tests::process::{Process, StoreProcess, run};
+use tenure_tests::process::{Process, StoreProcess, command, run};
 use tenure_tests::receiver::now;
 use tenure_tests::{wait_for, wait_until};
 
@@ -225,4 +225,68 @@ async fn reads_answer(bench: &Bench, brief: &Value) {
     let mut leases = list["leases"].as_array().unwrap().iter();
     let listed = leases.find(|view| view["lease"] == "brief").unwrap();
     assert_eq!(listed["state"], "expired");
+}
+
+#[test]
+fn a_limit_of_the_size_of_files_is_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("store");
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir"];
+    let serve = command(&arguments);
+    let mut limited = std::process::Command::new("sh");
+    // In units of 512 bytes.
+    limited.args(["-c", "ulimit -f 2000; exec \"$0\" \"$@\""]);
+    limited
+        .arg(serve.get_program())
+        .args(serve.get_args())
+        .arg(&data);
+    let mut store = Process::spawn(&mut limited);
+    let url = wait_for("the store", || {
+        let line = store.stdout();
+        line.trim().strip_prefix("listening on ").map(str::to_owned)
+    });
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let client = reqwest::Client::new();
+    let acquire = |url: &str, number: usize| {
+        let body = json!({
+            "lease_id": id(number as u64), "holder": "one", "duration_ms": "infinite",
+            "metadata": {"text": "x".repeat(3_000)},
+        });
+        let url = format!("{url}/v1/namespaces/tests/leases/lease-{number}/acquire");
+        runtime.block_on(async {
+            let answer = client.post(url).json(&body).send().await.unwrap();
+            (
+                answer.status().as_u16(),
+                answer.json::<Value>().await.unwrap(),
+            )
+        })
+    };
+    let mut acknowledged = 0;
+    // The log is moved into the database when it can't grow, until the database can't either.
+    let refused = (1..3_000).find_map(|number| match acquire(&url, number) {
+        (200, _) => {
+            acknowledged += 1;
+            None
+        }
+        answer => Some(answer),
+    });
+    let (status, problem) = refused.expect("a limit");
+    assert_eq!(
+        (status, &problem["code"]),
+        (507, &"disk_full".into()),
+        "{problem}"
+    );
+    assert!(!store.has_ended(), "{}", store.stderr());
+    let count = |url: &str| {
+        let list = ["list", "--namespace", "tests", "--json", "--server", url];
+        let listed: Value = serde_json::from_slice(&run(&list).stdout).unwrap();
+        listed.to_string().matches("\"lease-").count()
+    };
+    assert_eq!(count(&url), acknowledged);
+    store.signal(nix::sys::signal::Signal::SIGKILL);
+    store.wait();
+    // Without the limit, everything is there, and there is room again.
+    let store = StoreProcess::start(&data);
+    assert_eq!(count(&store.url()), acknowledged);
+    assert_eq!(acquire(&store.url(), 3_000).0, 200);
 }

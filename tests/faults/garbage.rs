@@ -27,7 +27,7 @@ const WITH_BODY: [(&str, &str, &str); 9] = [
     (
         "POST",
         "handover",
-        r#"{"lease_id":"ID","to":"d","within_ms":1000}"#,
+        r#"{"lease_id":"ID","to":"d","within_ms":1000,"force":true}"#,
     ),
     ("POST", "verify", r#"{"epoch":1}"#),
     ("PUT", "metadata", r#"{"lease_id":"ID","metadata":{}}"#),

@@ -4,12 +4,13 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use tenure::{Candidate, Config, EndReason, TimingsOptions};
 use tenure_tests::process::Process;
 use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::{Limit, wait_for};
 
 use super::api::{Api, Asked, Fate};
-use super::{Bench, DURATION, assert_epochs_increase, candidate, holder};
+use super::{Bench, DURATION, assert_epochs_increase, candidate, config, holder};
 
 #[test]
 fn a_killed_leader_by_a_kubernetes_lease_has_a_successor_when_its_lease_has_expired() {
@@ -308,4 +309,74 @@ fn a_frozen_run_by_a_kubernetes_lease_has_ended_its_program_before_another_leads
     let after = text.lines().skip_while(|line| !line.contains(" second "));
     let late: Vec<_> = after.filter(|line| line.contains(" first ")).collect();
     assert!(late.is_empty(), "{late:?}");
+}
+
+/// The configuration of a candidate whose object would be held for ten minutes after an outage.
+fn patient(id: &str, api: &Api) -> Config {
+    let long = |timings: &mut TimingsOptions| {
+        timings.lease_duration = Some(Duration::from_secs(600));
+        timings.renew_interval = Some(Duration::from_millis(300));
+        timings.renew_deadline = Some(Duration::from_secs(2));
+    };
+    config(id, api).with_adjusted_timings(long).unwrap()
+}
+
+#[tokio::test]
+async fn after_an_outage_of_the_api_server_a_candidate_leads_at_once_under_another_id_and_epoch() {
+    let _limit = Limit::start();
+    let api = Api::start().await;
+    let leader = Candidate::start(patient("leader", &api)).await.unwrap();
+    let first = leader.campaign().await.unwrap();
+    let epoch = first.epoch();
+    let term = |api: &Api| api.lease().unwrap()["metadata"]["annotations"]["tenure/term"].clone();
+    let before = term(&api);
+    api.set_rule(|_| Fate::Lost);
+    assert_eq!(first.lost().await, EndReason::RenewDeadline);
+    drop(first);
+    let campaign = tokio::spawn(async move { leader.campaign().await.unwrap() });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // The object still names the old term.
+    assert_eq!(term(&api), before);
+    api.set_rule(|_| Fate::Passes);
+    let next = tokio::time::timeout(Duration::from_secs(30), campaign).await;
+    let next = next.expect("no wait for the old term").unwrap();
+    assert!(next.epoch() > epoch);
+    assert_ne!(term(&api), before);
+    assert_epochs_increase(&api);
+    next.resign().await;
+}
+
+#[tokio::test]
+async fn the_end_without_an_api_server_takes_seconds_however_long_the_lease_is() {
+    let _limit = Limit::start();
+    for fate in [Fate::Lost, Fate::Held] {
+        let api = Api::start().await;
+        let long = |id: &str| {
+            config(id, &api)
+                .with_adjusted_timings(|timings| {
+                    timings.lease_duration = Some(Duration::from_secs(600));
+                })
+                .unwrap()
+        };
+        let leader = Candidate::start(long("leader")).await.unwrap();
+        let follower = Candidate::start(long("follower")).await.unwrap();
+        let leadership = leader.campaign().await.unwrap();
+        let waits = follower.run_while_leader(tokio::time::sleep(Duration::from_secs(1)), |_| {
+            std::future::pending::<()>()
+        });
+        let begin = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            api.set_rule(move |_| fate);
+        };
+        let (waited, ()) = tokio::join!(
+            tokio::time::timeout(Duration::from_secs(1 + 1 + 3), waits),
+            begin
+        );
+        waited.expect("a follower ends within 1 s").unwrap();
+        let resigned = tokio::time::timeout(Duration::from_secs(5 + 3), leadership.resign()).await;
+        assert_eq!(
+            resigned.expect("a leader ends within 5 s"),
+            EndReason::Resigned
+        );
+    }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 use tenure::config::{KubernetesLease, Strategy};
-use tenure::{Candidate, Config};
+use tenure::{Candidate, Config, OnOverrun};
 use tenure_tests::Limit;
 use tenure_tests::process::Process;
 use tenure_tests::receiver::Receiver;
@@ -152,6 +152,8 @@ fn config(id: &str, api: &Api) -> Config {
         })
         .unwrap()
         .with_strategy(Strategy::Kubernetes(lease))
+        // The tests keep guards of lost terms.
+        .with_on_overrun(OnOverrun::Report)
 }
 
 async fn candidate(id: &str, api: &Api) -> Candidate {

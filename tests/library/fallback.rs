@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tenure::config::{BesideStore, Bully, Fallback, Peer, PeerKey};
-use tenure::{Candidate, Config, Guarantee, Leadership, NodeId, QuorumKind};
+use tenure::{Candidate, Config, Guarantee, Leadership, NodeId, OnOverrun, QuorumKind};
 use tenure_tests::ports::free_address;
 use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::store::{LocalStore, endpoint};
@@ -45,6 +45,7 @@ impl Group {
             let config = Config::new(ELECTION.parse().unwrap())
                 .with_servers([endpoint(proxy.address())])
                 .with_timings(timings(3000, 500, 1500, 500))
+                .with_on_overrun(OnOverrun::Report)
                 .with_fallback(Fallback::new(members).with_k(BesideStore::Lease));
             assert_eq!(config.guarantee(), Guarantee::StoreOrMembers);
             group

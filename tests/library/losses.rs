@@ -1,17 +1,19 @@
 //! Leaders that cannot renew, and lost answers.
 
 use std::future::pending;
-use std::sync::mpsc;
-use std::time::Instant;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use tenure::observe::Observed;
-use tenure::{Candidate, EndReason, Leadership};
+use tenure::store::TermEnd;
+use tenure::testing::TestStore;
+use tenure::{Candidate, Config, ElectionName, EndReason, Leadership};
 use tenure_tests::proxy::ProxyMode;
 use tenure_tests::store::endpoint;
 use tenure_tests::wait_until;
 use tokio::net::TcpListener;
 
-use crate::world::{TaskRuns, World, brisk, long, ms, stop_when_lost, timings};
+use crate::world::{ELECTION, TaskRuns, World, brisk, leads, long, ms, stop_when_lost, timings};
 
 /// What a task observed at the end of its term.
 struct Lost {
@@ -231,4 +233,89 @@ async fn a_leader_that_resigns_after_a_loss_reports_the_reason_of_the_loss() {
     drop(guard.unwrap());
     let term = candidate.run_one_term(std::future::ready(()), stop_when_lost);
     assert_eq!(term.await, Ok(None));
+}
+
+#[tokio::test]
+async fn after_an_outage_a_candidate_leads_again_without_waiting_for_the_end_of_its_own_lease() {
+    // In the second case the lease expires in the store before the outage is over.
+    for (outage, end) in [(11, TermEnd::Released), (30, TermEnd::Expired)] {
+        let store = TestStore::start().unwrap();
+        let election: ElectionName = ELECTION.parse().unwrap();
+        let candidate = Arc::new(store.candidate(Config::new(election.clone())));
+        let running = candidate.clone();
+        let run = tokio::spawn(async move {
+            let run = running.run_while_leader(pending(), stop_when_lost);
+            run.await.unwrap();
+        });
+        store.advance_until(leads(&candidate)).await;
+        let first = candidate.leadership().unwrap().epoch();
+        store.set_reachable(false);
+        store.advance(Duration::from_secs(outage)).await;
+        assert!(candidate.leadership().is_none());
+        store.set_reachable(true);
+        store.advance(Duration::from_secs(3)).await;
+        let next = candidate.leadership().expect("a term").epoch();
+        assert!(next > first);
+        let history = store.history(&election);
+        assert_eq!(history.len(), 2);
+        let ended = (history[1].end, history[1].reason.as_deref());
+        assert_eq!(ended, (Some(end), Some("renew_deadline")));
+        run.abort();
+    }
+}
+
+#[tokio::test]
+async fn after_an_outage_the_store_shows_why_the_term_ended_and_grants_the_lease_at_once() {
+    // The lease would last for a minute.
+    for mode in [ProxyMode::Refuse, ProxyMode::Hang] {
+        let world = World::start();
+        let proxy = world.proxy().await;
+        let config = |name| {
+            let config = world.config(name).with_servers([endpoint(proxy.address())]);
+            config.with_timings(timings(60_000, 300, 1_000, 300))
+        };
+        let candidates = [
+            Candidate::start(config("a")).await.unwrap(),
+            Candidate::start(config("b")).await.unwrap(),
+        ];
+        let runs = TaskRuns::default();
+        let task = |leadership: Leadership| {
+            let running = runs.begin(&leadership);
+            async move {
+                let _running = running;
+                leadership.lost().await;
+            }
+        };
+        let [a, b] = candidates
+            .each_ref()
+            .map(|candidate| candidate.run_while_leader(pending(), task));
+        let test = async {
+            runs.begun(1).await;
+            proxy.set(mode);
+            runs.ended(1).await;
+            tokio::time::sleep(ms(2_000)).await;
+            proxy.set(ProxyMode::Pass);
+            let back = Instant::now();
+            runs.begun(2).await;
+            assert!(
+                back.elapsed() < Duration::from_secs(20),
+                "{:?}",
+                back.elapsed()
+            );
+            runs.assert_one_at_a_time();
+            let election = ELECTION.parse().unwrap();
+            let history = world.client.history(&election).await.unwrap().unwrap();
+            let [now, before] = &history.terms[..] else {
+                panic!("{history:?}")
+            };
+            assert!(now.epoch > before.epoch);
+            let ended = (before.end, before.reason.as_deref());
+            assert_eq!(ended, (Some(TermEnd::Released), Some("renew_deadline")));
+        };
+        tokio::select! {
+            ended = a => panic!("the run ended: {ended:?}"),
+            ended = b => panic!("the run ended: {ended:?}"),
+            () = test => {}
+        }
+    }
 }

@@ -12,6 +12,7 @@ mod endings;
 mod fallback;
 mod losses;
 mod observing;
+mod overruns;
 mod runtimes;
 mod shutdown;
 mod step_down;

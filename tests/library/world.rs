@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tenure::store::{BreakRequest, LeaseView, State, StoreClient};
-use tenure::{Candidate, CandidateId, Config, Epoch, Leadership, Timings, TimingsOptions};
+use tenure::{
+    Candidate, CandidateId, Config, Epoch, Leadership, OnOverrun, Timings, TimingsOptions,
+};
 use tenure_tests::proxy::Proxy;
 use tenure_tests::store::{LocalStore, endpoint};
 use tenure_tests::{Limit, wait_until};
@@ -30,12 +32,14 @@ impl World {
         }
     }
 
-    /// A configuration for the store without a proxy, with [`brisk`] timings.
+    /// A configuration for the store without a proxy, with [`brisk`] timings. An overrun must not
+    /// end the tests, which keep guards of lost terms.
     pub(crate) fn config(&self, name: &str) -> Config {
         Config::new(ELECTION.parse().unwrap())
             .with_candidate(name.parse().unwrap())
             .with_servers([self.store.endpoint()])
             .with_timings(brisk())
+            .with_on_overrun(OnOverrun::Report)
     }
 
     pub(crate) async fn candidate(&self, name: &str) -> Candidate {

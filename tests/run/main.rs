@@ -4,6 +4,7 @@ mod commands;
 mod ends;
 mod faults;
 mod group;
+mod signals;
 mod terms;
 mod watchdogs;
 mod wrong;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use tenure_tests::needs::{can_run, has_program, output_of};
 use tenure_tests::process::{command, output, run};
 
 /// An address without a server: a campaign there would not end.
@@ -118,4 +119,93 @@ fn a_missing_election_is_reported_with_its_flag() {
     let (code, stderr) = refused(&[], &["true"]);
     assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("--election"), "{stderr}");
+}
+
+#[test]
+fn a_stop_signal_that_no_command_can_handle_is_refused_with_the_right_ones() {
+    for wrong in ["KILL", "9", "STOP", "SIGSEGV", "TERMINATE", "0"] {
+        let flags = ["--election", "a/b", "--stop-signal", wrong];
+        let (code, stderr) = refused(&flags, &["true"]);
+        assert_eq!(code, Some(2), "{stderr}");
+        let told = ["--stop-signal", wrong, "TERM, INT, QUIT"];
+        assert!(told.iter().all(|text| stderr.contains(text)), "{stderr}");
+    }
+}
+
+/// Runs this program as a user who may have this number of processes and threads.
+fn limited(limit: u32, arguments: &[&str]) -> std::process::Output {
+    use std::os::unix::process::CommandExt;
+    let inner = command(arguments);
+    let mut limited = std::process::Command::new("prlimit");
+    limited.arg(format!("--nproc={limit}"));
+    limited.arg(inner.get_program()).args(inner.get_args());
+    limited.current_dir("/").env_clear().uid(60_123).gid(60_123);
+    output(&mut limited)
+}
+
+#[test]
+fn a_limit_of_processes_is_named_before_the_campaign_and_before_the_store_is_opened() {
+    let test = "a_limit_of_processes_is_named_before_the_campaign_and_before_the_store_is_opened";
+    let can_limit = nix::unistd::geteuid().is_root() && has_program("prlimit");
+    if !can_run(test, "root and prlimit", can_limit) {
+        return;
+    }
+    let run = [
+        "run",
+        "--server",
+        NOWHERE,
+        "--election",
+        "a/b",
+        "--",
+        "true",
+    ];
+    let serve = ["serve", "--engine", "memory", "--listen", "127.0.0.1:0"];
+    for (arguments, limit) in [(&run[..], 3), (&run, 9), (&serve, 2), (&serve, 6)] {
+        let output = limited(limit, arguments);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(71), "{limit}: {stderr}");
+        for told in [
+            "processes and threads",
+            "ulimit -u",
+            &format!("{limit} for the user"),
+        ] {
+            assert!(stderr.contains(told), "{limit}: {stderr}");
+        }
+        assert!(!stderr.contains("panicked"), "{stderr}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_system_without_proc_is_refused_before_the_campaign_with_the_path() {
+    let test = "a_system_without_proc_is_refused_before_the_campaign_with_the_path";
+    let unshare = || {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "sh", "-c"]);
+        command
+    };
+    let hide = "mount -t tmpfs none /proc";
+    if !can_run(
+        test,
+        "namespaces of Linux (root)",
+        output_of(unshare().arg(hide)).is_some(),
+    ) {
+        return;
+    }
+    let run = command(&[
+        "run",
+        "--server",
+        NOWHERE,
+        "--election",
+        "a/b",
+        "--",
+        "true",
+    ]);
+    let mut hidden = unshare();
+    hidden.arg(format!("{hide} && exec \"$0\" \"$@\""));
+    hidden.arg(run.get_program()).args(run.get_args());
+    let output = output(&mut hidden);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(71), "{stderr}");
+    assert!(stderr.contains("/proc/self/exe"), "{stderr}");
 }

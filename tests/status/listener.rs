@@ -76,6 +76,41 @@ fn silent_and_many_clients_neither_stop_the_answers_nor_cost_a_renewal() {
     });
 }
 
+#[test]
+fn the_listener_answers_for_its_names_only() {
+    let bench = Bench::new();
+    let mut leader = bench.command("one");
+    leader.env("TENURE_HOSTS", "worker.lan,other.lan");
+    let leader = Candidate::spawn(leader.args(["--", "sleep", "1000"]));
+    let status_for = |host: &str, path: &str| {
+        let mut stream = TcpStream::connect(leader.status).expect("a connection");
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n").expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    for host in [
+        "127.0.0.1:7410",
+        "localhost",
+        "[::1]",
+        "worker.lan:7410",
+        "OTHER.lan",
+    ] {
+        let answer = status_for(host, "/metrics");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{host}: {answer}");
+    }
+    for host in ["evil.example", "worker.lan.evil.example:7410", "lan"] {
+        for path in ["/metrics", "/leader", "/nothing"] {
+            let answer = status_for(host, path);
+            assert!(answer.starts_with("HTTP/1.1 403"), "{host}: {answer}");
+            assert!(!answer.contains("tests/"), "{host}: {answer}");
+        }
+        // Probes tell nothing, and name any host.
+        let answer = status_for(host, "/livez");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{host}: {answer}");
+    }
+}
+
 /// Whether the other end has closed this connection.
 fn is_closed(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).expect("a socket");

@@ -2,6 +2,7 @@
 
 mod counts;
 mod facade;
+mod families;
 mod leads;
 mod listener;
 mod peers;

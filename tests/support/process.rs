@@ -290,10 +290,21 @@ impl Process {
 #[must_use]
 pub fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
-    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("a pipe that may be full");
-    while writer.write(&[b'\n'; 4096]).is_ok() {}
-    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).expect("a pipe that blocks");
+    fill(&mut writer);
     (reader, writer)
+}
+
+/// Fills a pipe that nothing reads.
+///
+/// # Panics
+///
+/// If its flags can't be set.
+pub fn fill(writer: &mut PipeWriter) {
+    fcntl(&*writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("a pipe that may be full");
+    for chunk in [4096, 1] {
+        while writer.write(&[b'\n'; 4096][..chunk]).is_ok() {}
+    }
+    fcntl(&*writer, FcntlArg::F_SETFL(OFlag::empty())).expect("a pipe that blocks");
 }
 
 fn collect(pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {

@@ -308,6 +308,8 @@ fn answered(status: u64, body: &Value) -> Option<Answer> {
         200..300 => seen(body).map(Answer::Done),
         // A refusal over a limit or after a timeout contains no information about the lease.
         408 | 429 | 500.. => None,
+        // The holder still holds the lease, which it can't hand over to this candidate.
+        409 if body["code"] == "not_waiting" => None,
         _ => Some(Answer::Refused),
     }
 }

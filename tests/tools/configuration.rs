@@ -69,7 +69,7 @@ fn a_warning_is_logged_for_limits_that_contradict_each_other() {
         let is_told = |limits| text.contains(limits);
         is_told("max_connections = 100 is not above max_waiting = 50000")
             && is_told("max_metadata_bytes = 4096 does not fit into max_body_bytes = 1024")
-            && is_told("max_connections_per_address = 10000 is not below max_connections = 100")
+            && is_told("max_connections_per_address = 1000 is not below max_connections = 100")
     };
     assert!(told(&stdout(&output)), "{output:?}");
     let checked = json_of(&run(&["config", "check", path, "--json"]));
@@ -229,6 +229,7 @@ fn each_limit_is_refused_outside_of_its_range_with_both_ends() {
         ),
         ("max_waiting", "0", "-1", "1000000000", "1000000001"),
         ("max_watchers", "0", "-1", "1000000000", "1000000001"),
+        ("max_answers", "1", "0", "1000000000", "1000000001"),
         ("max_history", "1", "0", "10000", "99999999999999999999"),
         ("max_connections", "1", "0", "1000000000", "1000000001"),
         ("max_metadata_bytes", "0", "-1", "4096", "4097"),
@@ -302,6 +303,7 @@ fn each_value_in_effect_is_shown_with_its_origin() {
             "environment variable TENURE_STOP_GRACE".into(),
         ),
         ("candidate", "priority", json!(7), "flag --priority".into()),
+        ("candidate", "on_overrun", json!("exit"), "default".into()),
         ("candidate", "cool_down", json!("5s"), "default".into()),
         (
             "candidate",

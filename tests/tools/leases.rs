@@ -24,6 +24,21 @@ fn an_operator_hands_a_lease_over_to_the_named_candidate() {
         let view = json_of(&bench.run(&["status", ELECTION, "--json"]));
         (view["waiters"] == 2).then_some(())
     });
+    let both = stdout(&bench.run(&["status", ELECTION]));
+    let [other, heir] = ["waiting   other for ", "waiting   heir for "].map(|row| both.find(row));
+    assert!(other.is_some() && other < heir, "{both}");
+    let waiting = json_of(&bench.run(&["status", ELECTION, "--json"]))["waiting"].clone();
+    assert_eq!(
+        (&waiting[0]["holder"], &waiting[1]["holder"]),
+        (&json!("other"), &json!("heir"))
+    );
+    let output = bench.run(&["handover", ELECTION, "--to", "hair", "--within", "2s"]);
+    assert_eq!(code(&output), 3, "{output:?}");
+    let said = stderr(&output);
+    assert!(
+        said.contains("hair does not wait") && said.contains("other, heir"),
+        "{said}"
+    );
     let output = bench.run(&["handover", ELECTION, "--to", "heir", "--within", "2s"]);
     assert_eq!(code(&output), 0, "{output:?}");
     assert!(stdout(&output).contains("state     breaking"), "{output:?}");
@@ -35,15 +50,17 @@ fn an_operator_hands_a_lease_over_to_the_named_candidate() {
 }
 
 #[test]
-fn a_handover_warns_without_waiters_and_refuses_bad_arguments() {
+fn a_forced_handover_warns_without_waiters_and_bad_arguments_are_refused() {
     let bench = Bench::new();
     let _first = bench.candidate("first", &[]);
     bench.wait_for_leader("first");
     let output = bench.run(&[
-        "handover", ELECTION, "--to", "nobody", "--within", "1s", "--json",
+        "handover", ELECTION, "--to", "nobody", "--within", "1s", "--json", "--force",
     ]);
     assert_eq!(code(&output), 0, "{output:?}");
     assert_eq!(json_of(&output)["state"], "breaking");
+    let status = stdout(&bench.run(&["status", ELECTION]));
+    assert!(status.contains("reserved  for nobody until "), "{status}");
     assert!(stderr(&output).contains("no candidate waits"), "{output:?}");
 
     let output = bench.run(&["handover", "tests/unknown", "--to", "heir"]);
@@ -62,7 +79,9 @@ fn a_handover_to_the_holder_prints_a_warning() {
     let bench = Bench::new();
     let _first = bench.candidate("first", &[]);
     bench.wait_for_leader("first");
-    let output = bench.run(&["handover", ELECTION, "--to", "first", "--within", "1s"]);
+    let output = bench.run(&[
+        "handover", ELECTION, "--to", "first", "--within", "1s", "--force",
+    ]);
     assert_eq!(code(&output), 0, "{output:?}");
     let said = stderr(&output);
     assert!(said.contains("holds the lease now"), "{said}");

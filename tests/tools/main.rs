@@ -9,6 +9,7 @@ mod leases;
 mod links;
 mod pages;
 mod watch;
+mod wrong_settings;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};

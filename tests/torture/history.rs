@@ -56,6 +56,8 @@ pub(crate) enum Ask {
         id: LeaseId,
         duration_ms: u64,
         wait_ms: u64,
+        lock_delay_ms: u64,
+        min_epoch: Option<u64>,
     },
     Renew {
         id: LeaseId,
@@ -76,6 +78,7 @@ pub(crate) enum Ask {
         id: Option<LeaseId>,
         to: String,
         within_ms: u64,
+        force: bool,
     },
     Break {
         period_ms: Option<u64>,
@@ -284,7 +287,9 @@ impl fmt::Display for Ask {
             Self::Change { .. } => f.write_str("change the lease id"),
             Self::Metadata { .. } => f.write_str("set metadata"),
             Self::Release { .. } => f.write_str("release"),
-            Self::HandOver { id, to, within_ms } => {
+            Self::HandOver {
+                id, to, within_ms, ..
+            } => {
                 let operator = if id.is_none() { "operator: " } else { "" };
                 write!(f, "{operator}hand over to {to} within {within_ms} ms")
             }

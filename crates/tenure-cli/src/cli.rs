@@ -1,10 +1,15 @@
 //! The command line: global options and the list of commands. Each command declares its own
 //! arguments.
 
+use std::any::TypeId;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
+use tenure::__cli::check_path;
 
 use crate::commands::{
     access, audit, backup, break_lease, cluster, compare, completions, config, context, dashboard,
@@ -12,7 +17,7 @@ use crate::commands::{
     watch,
 };
 use crate::exit;
-use crate::logging::LogFormat;
+use crate::logging::{self, LogFormat};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -32,7 +37,7 @@ pub(crate) struct Cli {
         default_value_t,
         display_order = 900,
         value_name = "FORMAT",
-        env = "TENURE_LOG_FORMAT"
+        env = logging::FORMAT
     )]
     pub(crate) log_format: LogFormat,
 
@@ -83,6 +88,50 @@ pub(crate) enum Internal {
     DemoWorker(demo::DemoWorker),
     #[command(hide = true)]
     CompareWorker(compare::CompareWorker),
+}
+
+impl Cli {
+    /// Reads the command line and the variables of its flags. Ends the process if they are wrong, and
+    /// after `--help` and `--version`.
+    pub(crate) fn read() -> Self {
+        let mut command = with_rules(Self::command());
+        let arguments: Vec<OsString> = std::env::args_os().collect();
+        let read = command.try_get_matches_from_mut(&arguments);
+        let cli = read.and_then(|matches| Self::from_arg_matches(&matches));
+        cli.unwrap_or_else(|error| {
+            let error = error.format(&mut command);
+            if error.use_stderr() && LogFormat::is_json(&arguments) {
+                logging::print_failure(
+                    LogFormat::Json,
+                    error.to_string().trim_end(),
+                    exit::BAD_CONFIGURATION,
+                );
+                logging::stop();
+                std::process::exit(exit::BAD_CONFIGURATION.into());
+            }
+            error.exit()
+        })
+    }
+}
+
+/// Gives all arguments the rules of settings: a variable without a value is not set, and a path is no
+/// URL and does not begin with `~`.
+fn with_rules(command: clap::Command) -> clap::Command {
+    let has_no_value = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let command = command.mut_args(|argument: Arg| {
+        let argument = match argument.get_env() {
+            Some(name) if has_no_value(name) => argument.env(None::<&'static str>),
+            _ => argument,
+        };
+        if argument.get_value_parser().type_id() != TypeId::of::<PathBuf>() {
+            return argument;
+        }
+        argument.value_parser(
+            PathBufValueParser::new()
+                .try_map(|path| check_path(&path.to_string_lossy()).map(|()| path)),
+        )
+    });
+    command.mut_subcommands(with_rules)
 }
 
 impl Command {

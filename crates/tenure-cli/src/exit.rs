@@ -23,6 +23,8 @@ pub(crate) const TWO_STORES: u8 = 4;
 pub(crate) const BAD_DATA: u8 = 65;
 /// The store can't be reached: `EX_UNAVAILABLE` of sysexits.
 pub(crate) const UNREACHABLE: u8 = 69;
+/// A process or a thread can't be started: `EX_OSERR` of sysexits.
+pub(crate) const SYSTEM: u8 = 71;
 /// `run --once` was stopped before it led: `EX_TEMPFAIL` of sysexits.
 pub(crate) const NEVER_LED: u8 = 75;
 /// `run --once` lost leadership before the command ended: `EX_PROTOCOL` of sysexits.
@@ -49,12 +51,14 @@ Exit codes:
        run: the same for the state of a member among peers
   69   store not reachable; peers: no member answers
   70   run: the command did not stop in time
+  71   run, serve: the system starts no process or thread: a limit, or no /proc
   75   run --once: stopped before it led
   76   run --once: leadership lost before the command ended
   77   the store does not accept the token, or the token does not allow this
   126  run: command not executable
   127  run: command not found
-  run --once passes on the command's exit code; 128 + N if signal N killed the command";
+  run --once passes on the command's exit code; 128 + N if signal N killed the command.
+  run ends with 128 + N at a second signal N that stops it";
 
 /// Success, or 1 if a check failed.
 pub(crate) fn success_if(passed: bool) -> ExitCode {

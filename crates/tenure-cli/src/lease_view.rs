@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 use chrono::{DateTime, Local, Utc};
 use clap::Args;
 use humantime::format_duration;
+use serde::Serialize;
 use tenure::ElectionName;
-use tenure::store::{DurationMs, LeaseView, State, WithoutStoreView};
+use tenure::store::{DurationMs, LeaseView, State, WaiterList, WaiterView, WithoutStoreView};
 
 use crate::output::{self, escape, or_dash};
 use crate::settings::ClientArgs;
@@ -24,10 +25,29 @@ pub(crate) struct LeaseArgs {
     pub(crate) json: bool,
 }
 
+/// A lease with its waiters.
+#[derive(Serialize)]
+struct WithWaiters<'a> {
+    #[serde(flatten)]
+    view: &'a LeaseView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting: Option<&'a [WaiterView]>,
+}
+
 /// Prints a lease.
 pub(crate) fn print(view: &LeaseView, json: bool) -> anyhow::Result<()> {
+    print_with_waiters(view, None, json)
+}
+
+/// Prints a lease, and the candidates that wait for it.
+pub(crate) fn print_with_waiters(
+    view: &LeaseView,
+    waiters: Option<&WaiterList>,
+    json: bool,
+) -> anyhow::Result<()> {
+    let waiting = waiters.map(|list| list.waiters.as_slice());
     if json {
-        return output::json(view);
+        return output::json(&WithWaiters { view, waiting });
     }
     let mut rows = vec![
         ("lease", format!("{}/{}", view.namespace, view.lease)),
@@ -50,8 +70,21 @@ pub(crate) fn print(view: &LeaseView, json: bool) -> anyhow::Result<()> {
             rows.push(("no store", without_store(periods)));
         }
     }
+    if let Some(left) = view.lock_delay_remaining_ms {
+        rows.push(("barred", format!("by a lock delay {}", until(left))));
+    }
+    if let (Some(to), Some(left)) = (&view.reserved_for, view.reserved_remaining_ms) {
+        rows.push(("reserved", format!("for {} {}", escape(to), until(left))));
+    }
     if view.revision > 0 {
         rows.push(("waiters", view.waiters.to_string()));
+        for WaiterView {
+            holder, waiting_ms, ..
+        } in waiting.unwrap_or_default()
+        {
+            let waited = format_duration(Duration::from_secs(waiting_ms / 1_000));
+            rows.push(("waiting", format!("{} for {waited}", escape(holder))));
+        }
         rows.push(("revision", view.revision.to_string()));
     }
     for (key, value) in view.metadata.iter().flatten() {
@@ -71,6 +104,14 @@ pub(crate) const fn state(state: State) -> &'static str {
         State::Broken => "broken",
         State::Expired => "expired",
     }
+}
+
+/// The end of a time of which so much is left, by the clock of this machine.
+fn until(left_ms: u64) -> String {
+    let left = Duration::from_millis(left_ms);
+    let end = DateTime::<Local>::from(SystemTime::now() + left);
+    let left = format_duration(Duration::from_secs(left_ms.div_ceil(1_000)));
+    format!("until {} ({left} left)", end.format("%Y-%m-%d %H:%M:%S"))
 }
 
 /// A duration that is known and has an end.

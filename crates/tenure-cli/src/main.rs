@@ -13,20 +13,17 @@ mod end_term;
 mod exit;
 mod lease_view;
 mod logging;
+mod new_files;
 mod output;
 mod parent;
-mod permissions;
 mod processes;
 mod runtime;
-mod secret_file;
 mod servers;
 mod settings;
 mod store;
-mod unknown_env;
+mod task_limit;
 
 use std::process::ExitCode;
-
-use clap::Parser;
 
 use cli::Cli;
 
@@ -36,10 +33,11 @@ use cli::Cli;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read();
     let result = logging::start(cli.log_format, cli.command.service()).and_then(|()| {
         if cli.command.reads_settings() {
-            unknown_env::warn();
+            runtime::survive_limit_of_file_size()?;
+            tenure::__cli::warn_of_unknown_variables();
         }
         cli.command.run()
     });
@@ -47,8 +45,9 @@ fn main() -> ExitCode {
         if output::is_reader_gone(&error) {
             return ExitCode::SUCCESS;
         }
-        logging::print(format_args!("tenure: {error:#}"));
-        ExitCode::from(exit::code_of(&error))
+        let code = exit::code_of(&error);
+        logging::print_failure(cli.log_format, &format!("{error:#}"), code);
+        ExitCode::from(code)
     });
     logging::stop();
     code

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tenure::Timings;
+use tenure_core::text;
 
 /// A table for people and for `cut`: columns separated by two blanks, no lines.
 pub(crate) fn table(header: &[&str]) -> Table {
@@ -19,9 +20,11 @@ pub(crate) fn table(header: &[&str]) -> Table {
     table
 }
 
-/// Prints a line.
+/// Prints a line, or JSON. It may have texts of other processes.
 pub(crate) fn line(text: impl std::fmt::Display) -> io::Result<()> {
     let mut stdout = anstream::stdout().lock();
+    let text = text.to_string();
+    let text = text::escape_document(&text);
     let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
     written.map_err(|error| {
         let text = format!("cannot write to standard output: {error}");
@@ -125,17 +128,10 @@ pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
-/// Replaces control characters: text from other processes must not control the terminal or add
-/// lines.
+/// Replaces unprintable characters: text from other processes must not control the terminal, hide
+/// or reorder what is beside it, or add lines.
 pub(crate) fn escape(text: &str) -> String {
-    let escaped = text.chars().map(|c| {
-        if c.is_control() {
-            c.escape_default().to_string()
-        } else {
-            c.into()
-        }
-    });
-    escaped.collect()
+    text::escape(text).into_owned()
 }
 
 /// A progress bar on stderr; it shows nothing if stderr is not a terminal.

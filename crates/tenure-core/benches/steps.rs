@@ -12,7 +12,7 @@ use tenure_core::bully::{
 use tenure_core::detector::Verdict;
 use tenure_core::election::{ElectionMachine as _, EndReason, Output, TaskEnd, TermEvent};
 use tenure_core::random::SplitMix64;
-use tenure_core::{Instant, NodeId, UnixMillis};
+use tenure_core::{Incarnation, Instant, NodeId, UnixMillis};
 
 const MEMBERS: u32 = 5;
 
@@ -89,7 +89,12 @@ impl Group {
             match output {
                 Output::Effect(PeerEffect::Send { to, message }) => {
                     let from = NodeId(from as u32 + 1);
-                    let input = PeerInput::Message { from, message };
+                    let incarnation = Incarnation(1);
+                    let input = PeerInput::Message {
+                        from,
+                        incarnation,
+                        message,
+                    };
                     self.queue.push_back((index(to), input));
                 }
                 Output::Effect(PeerEffect::Persist(_)) => {

@@ -22,13 +22,21 @@ impl Epoch {
     /// As a wall-clock time it is in the year 287396.
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// How far ahead of the authority's wall clock a requested epoch may be: a hundred years, in
-    /// milliseconds.
+    /// How far above both the authority's wall clock and the last epoch of the lease a candidate
+    /// may request an epoch: 30 days, in milliseconds.
     ///
-    /// A clock that was never set is less than a hundred years behind. So an authority whose clock
-    /// starts at 1970 accepts the epochs of candidates whose clocks are right. The range of epochs
-    /// contains 2,700 such spans.
-    pub const ASKED_AHEAD: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
+    /// Candidates that are also elected elsewhere request epochs that are close to one of the two:
+    /// those epochs follow the last one, or are the time by their own clocks. A restore skips more
+    /// epochs than this, so that it passes what candidates have requested since the backup.
+    pub const ASKED_AHEAD: u64 = 30 * 24 * 60 * 60 * 1000;
+
+    /// How far ahead of the authority's wall clock an operator may request an epoch: a hundred
+    /// years, in milliseconds.
+    ///
+    /// A clock that was never set is less than a hundred years behind. So the authority accepts the
+    /// epochs of earlier terms, whatever its clock shows. The range of epochs contains 2,700 such
+    /// spans.
+    pub const OPERATORS_AHEAD: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
 
     /// Returns the epoch `number`, or `None` if it is above [`Epoch::MAX`].
     #[must_use]
@@ -61,19 +69,23 @@ impl Epoch {
         }
     }
 
-    /// Returns the greatest epoch that a candidate may request in a grant after `last` at the
-    /// wall-clock time `wall`: [`Epoch::ASKED_AHEAD`] ahead of the clock, or `last + 1` if that is
-    /// greater.
+    /// Returns the greatest epoch that may be requested in a grant after `last` at the wall-clock
+    /// time `wall`: [`Epoch::ASKED_AHEAD`] above the clock and `last`, and for an operator
+    /// [`Epoch::OPERATORS_AHEAD`] above the clock. `last + 1` is always allowed.
     ///
     /// Without this bound, a single request for [`Epoch::MAX`] would use up the epochs of its lease
-    /// and, after the deletion of that lease, of all leases whose epochs start above it.
+    /// and, after the deletion of that lease, of all leases of its namespace that are created later.
     #[must_use]
-    pub fn most_asked_for(last: Option<Self>, wall: UnixMillis) -> Self {
-        // The bound depends on the clock, not on the last epoch: otherwise a series of requests
-        // could raise the epoch without limit.
-        let ahead = Self::plausible(wall) + Self::ASKED_AHEAD;
-        let next = last.map_or(0, |last| last.0 + 1);
-        Self(ahead.max(next).min(Self::MAX.0))
+    pub fn most_asked_for(last: Option<Self>, wall: UnixMillis, by_operator: bool) -> Self {
+        let (clock, last) = (Self::plausible(wall), last.map_or(0, |last| last.0));
+        // This bound depends on the clock alone: otherwise a series of requests could raise the
+        // epoch without limit.
+        let furthest = clock + Self::OPERATORS_AHEAD;
+        let ahead = match by_operator {
+            true => furthest,
+            false => furthest.min(clock.max(last) + Self::ASKED_AHEAD),
+        };
+        Self(ahead.max(last + 1).min(Self::MAX.0))
     }
 
     /// Returns the number.
@@ -155,15 +167,29 @@ mod tests {
     }
 
     #[test]
-    fn a_requested_epoch_is_at_most_a_hundred_years_ahead_of_the_clock() {
-        let most = |last, wall| Epoch::most_asked_for(last, UnixMillis::new(wall)).get();
-        assert_eq!(most(None, 5_000), 5_000 + Epoch::ASKED_AHEAD);
+    fn a_candidate_may_request_thirty_days_above_the_clock_and_the_last_epoch() {
+        let most = |last, wall| {
+            let last = Epoch::new(last);
+            Epoch::most_asked_for(last, UnixMillis::new(wall), false).get()
+        };
+        assert_eq!(most(0, 5_000), 5_000 + Epoch::ASKED_AHEAD);
+        assert_eq!(most(4_000, 5_000), 5_000 + Epoch::ASKED_AHEAD);
+        assert_eq!(most(1 << 40, 5_000), (1 << 40) + Epoch::ASKED_AHEAD);
+        // A series of requests ends at the bound of operators. The next epoch is always allowed.
+        let furthest = 5_000 + Epoch::OPERATORS_AHEAD;
+        assert_eq!(most(furthest - 1, 5_000), furthest);
+        assert_eq!(most(furthest, 5_000), furthest + 1);
+        assert_eq!(most(Epoch::MAX.get(), 5_000), Epoch::MAX.get());
+        assert_eq!(most(0, u64::MAX), Epoch::ASKED_AHEAD);
+    }
+
+    #[test]
+    fn an_operator_may_request_a_hundred_years_ahead_of_the_clock() {
+        let most = |last| Epoch::most_asked_for(last, UnixMillis::new(5_000), true).get();
+        assert_eq!(most(None), 5_000 + Epoch::OPERATORS_AHEAD);
         // The last grant does not move the bound; otherwise a series of requests could raise it.
-        assert_eq!(most(Epoch::new(1 << 40), 5_000), 5_000 + Epoch::ASKED_AHEAD);
-        // The next epoch is always allowed.
-        assert_eq!(most(Epoch::new(1 << 50), 5_000), (1 << 50) + 1);
-        assert_eq!(most(Some(Epoch::MAX), 5_000), Epoch::MAX.get());
-        assert_eq!(most(None, u64::MAX), Epoch::ASKED_AHEAD);
+        assert_eq!(most(Epoch::new(1 << 40)), 5_000 + Epoch::OPERATORS_AHEAD);
+        assert_eq!(most(Epoch::new(1 << 50)), (1 << 50) + 1);
     }
 
     proptest! {

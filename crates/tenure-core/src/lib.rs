@@ -20,10 +20,13 @@ pub mod time;
 pub mod candidate_id;
 pub mod epoch;
 pub mod fence;
+pub mod file_path;
 pub mod inline_str;
 pub mod name;
 pub mod node;
+pub mod pem;
 pub mod random;
+pub mod text;
 
 pub mod bully;
 pub mod lease;

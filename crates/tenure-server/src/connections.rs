@@ -7,10 +7,12 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use axum::body::HttpBody;
 use axum::extract::Request;
 use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
@@ -18,22 +20,32 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, sink};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::Store;
 use crate::access::PresentedCertificate;
-use crate::head_deadline::{ConnectionState, HeadDeadline, TimedStream};
+use crate::head_deadline::{ConnectionState, HeadDeadline, LONG_HEADS, TimedStream};
 use crate::http::{HttpService, Source};
 use crate::metrics::{ConnectionPlace, ConnectionRefusal};
 use crate::overflow::Overflow;
-use crate::per_address::PerAddress;
+use crate::shares::{Network, Shares};
 use crate::tls::Tls;
 
 /// The maximum number of connections to the listener for metrics.
 const METRICS_CONNECTIONS: usize = 16;
+
+/// The first bytes of a client that speaks HTTP/2 without asking (RFC 9113, section 3.4).
+const HTTP_2_PREFACE: &[u8] = b"PRI * HTTP/2.0";
+
+const NO_HTTP_2: &str = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\n\
+                         content-length: 48\r\n\r\nthe store speaks HTTP/1.1 and does not speak h2\n";
+
+/// The time for which a refused client of HTTP/2 may send more. If the store closed the connection
+/// while bytes arrive, the client would lose the answer.
+const HTTP_2_DRAIN: Duration = Duration::from_secs(1);
 
 /// Serves connections, up to the limit and some over it.
 #[derive(Debug)]
@@ -43,7 +55,9 @@ pub(crate) struct Connections {
     http1: http1::Builder,
     permits: Arc<Semaphore>,
     overflow: Overflow,
-    per_address: PerAddress,
+    long_heads: Arc<Overflow>,
+    /// The connections of each address; `None` without a limit.
+    per_address: Option<Shares<Network>>,
     /// The time for which a connection may be idle.
     idle_time: Duration,
 }
@@ -62,7 +76,11 @@ impl Connections {
         Self {
             permits: Arc::new(Semaphore::new(limits.max_connections)),
             overflow: Overflow::new(limits.connections_over()),
-            per_address: PerAddress::new(limits.max_connections_per_address),
+            long_heads: Arc::new(Overflow::new(LONG_HEADS)),
+            per_address: match limits.max_connections_per_address {
+                0 => None,
+                each => Some(Shares::with_limit(usize::MAX, each)),
+            },
             idle_time: limits.header_time,
             http,
             tls,
@@ -76,7 +94,7 @@ impl Connections {
         Self {
             permits: Arc::new(Semaphore::new(METRICS_CONNECTIONS)),
             overflow: Overflow::new(0),
-            per_address: PerAddress::new(0),
+            per_address: None,
             ..Self::new(http, None)
         }
     }
@@ -91,11 +109,9 @@ impl Connections {
         // A trusted proxy has the connections of many clients, and the client of a connection is
         // not known before its requests. The proxy must limit the connections of each client.
         let is_proxy = self.http.is_trusted_proxy(client.ip());
-        let counted = match self.per_address.is_limited() && !is_proxy {
-            true => self.per_address.count(client.ip()).map(Some),
-            false => Some(None),
-        };
-        let is_over_for_address = counted.is_none();
+        let per_address = self.per_address.as_ref().filter(|_| !is_proxy);
+        let counted = per_address.map(|shares| shares.take(&Network::of(client.ip())));
+        let is_over_for_address = matches!(counted, Some(Err(_)));
         let within = match is_over_for_address {
             true => None,
             false => Arc::clone(&self.permits).try_acquire_owned().ok(),
@@ -131,8 +147,10 @@ impl Connections {
     async fn serve_from(&self, source: &Source, stream: TcpStream) {
         let store = self.http.stores.current();
         let state = Arc::<ConnectionState>::default();
-        let deadline = HeadDeadline::new(Arc::clone(&state), store.limits().head_time);
-        let stream = TimedStream::new(stream, deadline);
+        let limits = store.limits();
+        let long_heads = Arc::clone(&self.long_heads);
+        let deadline = HeadDeadline::new(Arc::clone(&state), limits.head_time, long_heads);
+        let stream = TimedStream::new(stream, deadline, limits.request_time);
         let Some(tls) = &self.tls else {
             return self.serve_http(&store, source, &state, stream).await;
         };
@@ -166,18 +184,23 @@ impl Connections {
             let request = Request::map(request, |body| ConnectionState::head_received(state, body));
             let answer = self.http.serve_request(source, request);
             Box::pin(answer.map(|response| {
-                state.answered();
+                state.answered(response.body().size_hint().exact().is_none());
                 Ok::<_, Infallible>(response)
             }))
         });
-        let serving = self.http1.serve_connection(TokioIo::new(stream), service);
-        tokio::pin!(serving);
+        let mut serving = self.http1.serve_connection(TokioIo::new(stream), service);
         // An error ends only this connection, and its client notices it.
         tokio::select! {
-            _ = &mut serving => return,
+            served = &mut serving => {
+                let parts = serving.into_parts();
+                if served.is_err() && parts.read_buf.starts_with(HTTP_2_PREFACE) {
+                    Box::pin(refuse_http_2(parts.io.into_inner())).await;
+                }
+                return;
+            }
             () = store.stopping().cancelled() => {}
         }
-        serving.as_mut().graceful_shutdown();
+        Pin::new(&mut serving).graceful_shutdown();
         let _ = serving.await;
     }
 
@@ -191,4 +214,14 @@ impl Connections {
         SockRef::from(stream).set_tcp_user_timeout(Some(self.idle_time))?;
         Ok(())
     }
+}
+
+/// Answers a client that speaks HTTP/2: otherwise it would report a broken connection.
+async fn refuse_http_2(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let refuse = async {
+        stream.write_all(NO_HTTP_2.as_bytes()).await?;
+        stream.shutdown().await?;
+        copy(&mut stream, &mut sink()).await
+    };
+    let _ = timeout(HTTP_2_DRAIN, refuse).await;
 }

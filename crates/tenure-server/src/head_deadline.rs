@@ -1,14 +1,24 @@
-//! The time limit of a request's head: from the first byte of a connection's request, or from the
-//! accept of the connection, to the end of the head.
+//! The time limits of a connection, and the memory that it may take before its request is known.
+//!
+//! The time limit of a request's head runs from the first byte of a connection's request, or from
+//! the accept of the connection, to the end of the head.
 //!
 //! The HTTP server has one timeout for an idle connection and for a head, which must allow a client
 //! to be idle between its renewals. A connection that sends a head byte by byte, or nothing at all,
 //! would keep its permit for the same time.
+//!
+//! The time limit of an answer runs from the moment at which the client takes no more bytes to the
+//! moment at which it has all of them. A client that takes a byte now and then gains no time.
+//!
+//! A head needs a permit for its bytes after the first [`SHORT`], of which there are few. So a
+//! connection whose sender is not known yet holds no more memory than that, in the buffer of HTTP
+//! or in that of a TLS record.
 
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +27,8 @@ use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
+
+use crate::overflow::Overflow;
 
 /// The phase in which a head must arrive: the connection is new, or the head has begun.
 const DUE: u32 = 0;
@@ -29,10 +41,22 @@ const SERVING: u32 = IDLE + 2;
 /// phase.
 const PHASES: u32 = 4;
 
+/// The number of bytes that a connection may send before the head of its request is complete. A
+/// handshake and the head of nearly every client are shorter, also with a certificate or a web token.
+const SHORT: usize = 8 * 1024;
+
+/// The number of connections whose heads may be longer at the same time. They take up to 100 KiB
+/// each.
+pub(crate) const LONG_HEADS: usize = 64;
+
 /// The activity of a connection. The stream, which sees bytes, and the service, which sees heads,
 /// share it.
 #[derive(Debug, Default)]
-pub(crate) struct ConnectionState(AtomicU32);
+pub(crate) struct ConnectionState {
+    phase: AtomicU32,
+    /// Whether the answer is a stream, which has no time limit.
+    is_stream: AtomicBool,
+}
 
 /// The body of a request. After a refusal the body may arrive later than the answer, and it is not
 /// part of the next head.
@@ -43,14 +67,22 @@ struct CountedBody<B> {
     request: u32,
 }
 
-/// The time limit of the heads of one connection.
+/// The limits of the heads of one connection.
 #[derive(Debug)]
 pub(crate) struct HeadDeadline {
     state: Arc<ConnectionState>,
     time: Duration,
     /// The timer, armed while a head is due.
     over: Option<Pin<Box<Sleep>>>,
+    /// The number of bytes since the head is due.
+    received: usize,
+    long_heads: Arc<Overflow>,
+    /// The permit of a long head.
+    permit: Option<LongHead>,
 }
+
+/// The end of the permit of a long head: its time is over, or another long head needs the permit.
+struct LongHead(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl ConnectionState {
     /// Notes that the head of a request is complete, and returns the body of the request.
@@ -59,7 +91,9 @@ impl ConnectionState {
         B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + Unpin + 'static,
     {
         let request = state.request().wrapping_add(1) % (u32::MAX / PHASES);
-        state.0.store(request * PHASES + SERVING, Ordering::Relaxed);
+        state
+            .phase
+            .store(request * PHASES + SERVING, Ordering::Relaxed);
         let state = Arc::clone(state);
         Body::new(CountedBody {
             body,
@@ -68,8 +102,9 @@ impl ConnectionState {
         })
     }
 
-    /// Notes that the request is answered.
-    pub(crate) fn answered(&self) {
+    /// Notes that the request is answered, by a stream or at once.
+    pub(crate) fn answered(&self, is_stream: bool) {
+        self.is_stream.store(is_stream, Ordering::Relaxed);
         self.finish_part_of(self.request());
     }
 
@@ -77,25 +112,25 @@ impl ConnectionState {
     fn begin_head(&self) -> bool {
         let begin = |state: u32| (state % PHASES == IDLE).then(|| state - 1);
         let begun = self
-            .0
+            .phase
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, begin);
         begun.is_ok()
     }
 
-    fn is_due(&self) -> bool {
-        self.0.load(Ordering::Relaxed) % PHASES == DUE
+    fn phase(&self) -> u32 {
+        self.phase.load(Ordering::Relaxed) % PHASES
     }
 
     /// Returns the number of the last request.
     fn request(&self) -> u32 {
-        self.0.load(Ordering::Relaxed) / PHASES
+        self.phase.load(Ordering::Relaxed) / PHASES
     }
 
     fn finish_part_of(&self, request: u32) {
         let finish =
             |state: u32| (state / PHASES == request && state % PHASES > IDLE).then(|| state - 1);
         let _ = self
-            .0
+            .phase
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, finish);
     }
 }
@@ -127,28 +162,66 @@ impl<B> Drop for CountedBody<B> {
 }
 
 impl HeadDeadline {
-    pub(crate) const fn new(state: Arc<ConnectionState>, time: Duration) -> Self {
+    pub(crate) const fn new(
+        state: Arc<ConnectionState>,
+        time: Duration,
+        long_heads: Arc<Overflow>,
+    ) -> Self {
         Self {
             state,
             time,
             over: None,
+            received: 0,
+            long_heads,
+            permit: None,
         }
     }
 
     /// Notes that bytes have arrived.
-    pub(crate) fn bytes_received(&mut self) {
+    pub(crate) fn bytes_received(&mut self, count: usize) {
         if self.state.begin_head() {
             // The time of an earlier head does not count.
             self.over = None;
+            self.received = 0;
+        }
+        self.received = self.received.saturating_add(count);
+    }
+
+    /// Returns how many bytes may be read now; 0 if the connection must be closed, because its head
+    /// is long and no permit is left.
+    pub(crate) fn room(&mut self) -> usize {
+        match self.state.phase() {
+            DUE => {}
+            IDLE => return SHORT,
+            _ => {
+                self.permit = None;
+                return usize::MAX;
+            }
+        }
+        if self.received >= SHORT && self.permit.is_none() {
+            let Some(permit) = self.long_heads.enter() else {
+                return 0;
+            };
+            self.permit = Some(LongHead(Box::pin(async move { permit.expired().await })));
+        }
+        match &self.permit {
+            Some(_) => usize::MAX,
+            None => SHORT - self.received,
         }
     }
 
     /// Completes when the head is late. It is called when no bytes are available, so that a head
     /// that arrives at once needs no timer.
     pub(crate) fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if !self.state.is_due() {
+        if self.state.phase() != DUE {
             self.over = None;
+            self.permit = None;
             return Poll::Pending;
+        }
+        if let Some(LongHead(expired)) = &mut self.permit
+            && expired.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(());
         }
         let time = self.time;
         let over = self.over.get_or_insert_with(|| Box::pin(sleep(time)));
@@ -156,16 +229,46 @@ impl HeadDeadline {
     }
 }
 
-/// The bytes of a connection. The stream ends when the head of a request is late.
+/// The bytes of a connection. The stream ends when the head of a request is late, or when the
+/// client does not take an answer in time.
 #[derive(Debug)]
 pub(crate) struct TimedStream {
     tcp: TcpStream,
     deadline: HeadDeadline,
+    answer_time: Duration,
+    /// The timer of an answer, armed when the client takes no more bytes until it has all of them.
+    untaken: Option<Pin<Box<Sleep>>>,
 }
 
 impl TimedStream {
-    pub(crate) const fn new(tcp: TcpStream, deadline: HeadDeadline) -> Self {
-        Self { tcp, deadline }
+    pub(crate) const fn new(tcp: TcpStream, deadline: HeadDeadline, answer_time: Duration) -> Self {
+        Self {
+            tcp,
+            deadline,
+            answer_time,
+            untaken: None,
+        }
+    }
+
+    /// Ends the stream if the client has not taken the answer in time.
+    fn in_time(
+        &mut self,
+        written: Poll<io::Result<usize>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() || self.deadline.state.is_stream.load(Ordering::Relaxed) {
+            return written;
+        }
+        let time = self.answer_time;
+        let untaken = self.untaken.get_or_insert_with(|| Box::pin(sleep(time)));
+        let late = untaken.as_mut().poll(context);
+        late.map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl fmt::Debug for LongHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LongHead")
     }
 }
 
@@ -175,16 +278,28 @@ impl AsyncRead for TimedStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { tcp, deadline } = &mut *self;
-        let before = buffer.filled().len();
-        match Pin::new(tcp).poll_read(context, buffer) {
+        let Self { tcp, deadline, .. } = &mut *self;
+        let (room, before) = (deadline.room(), buffer.filled().len());
+        let read = match room {
+            0 => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            room if room < buffer.remaining() => {
+                let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
+                let read = Pin::new(tcp).poll_read(context, &mut part);
+                let count = part.filled().len();
+                buffer.advance(count);
+                read
+            }
+            _ => Pin::new(tcp).poll_read(context, buffer),
+        };
+        match read {
             Poll::Pending => match deadline.poll_late(context) {
                 Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
                 Poll::Pending => Poll::Pending,
             },
             read => {
-                if buffer.filled().len() > before {
-                    deadline.bytes_received();
+                let count = buffer.filled().len() - before;
+                if count > 0 {
+                    deadline.bytes_received(count);
                 }
                 read
             }
@@ -198,10 +313,13 @@ impl AsyncWrite for TimedStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(context, bytes)
+        let written = Pin::new(&mut self.tcp).poll_write(context, bytes);
+        self.in_time(written, context)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The callers flush when they have written all they have.
+        self.untaken = None;
         Pin::new(&mut self.tcp).poll_flush(context)
     }
 
@@ -214,7 +332,8 @@ impl AsyncWrite for TimedStream {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write_vectored(context, slices)
+        let written = Pin::new(&mut self.tcp).poll_write_vectored(context, slices);
+        self.in_time(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -230,6 +349,10 @@ mod tests {
 
     const TIME: Duration = Duration::from_millis(100);
 
+    fn long_heads(count: usize) -> Arc<Overflow> {
+        Arc::new(Overflow::new(count))
+    }
+
     async fn is_late(deadline: &mut HeadDeadline, within: Duration) -> bool {
         let late = poll_fn(|context| deadline.poll_late(context));
         timeout(within, late).await.is_ok()
@@ -238,24 +361,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_head_has_its_time_from_the_accept_or_from_its_first_byte() {
         let state = Arc::new(ConnectionState::default());
-        let mut deadline = HeadDeadline::new(Arc::clone(&state), TIME);
+        let mut deadline = HeadDeadline::new(Arc::clone(&state), TIME, long_heads(1));
         assert!(!is_late(&mut deadline, TIME / 10).await);
         let body = ConnectionState::head_received(&state, Body::empty());
-        deadline.bytes_received();
+        deadline.bytes_received(1);
         assert!(
             !is_late(&mut deadline, TIME * 2).await,
             "a body has another limit"
         );
-        state.answered();
-        deadline.bytes_received();
+        state.answered(false);
+        deadline.bytes_received(1);
         assert!(
             !is_late(&mut deadline, TIME * 2).await,
             "the rest of a body is no head"
         );
         let next = ConnectionState::head_received(&state, Body::empty());
         drop(body);
-        state.answered();
-        deadline.bytes_received();
+        state.answered(false);
+        deadline.bytes_received(1);
         assert!(
             !is_late(&mut deadline, TIME * 2).await,
             "the body of an earlier request is not that of this one"
@@ -267,7 +390,7 @@ mod tests {
         );
         let start = Instant::now();
         for _ in 0..3 {
-            deadline.bytes_received();
+            deadline.bytes_received(1);
             assert!(!is_late(&mut deadline, TIME / 10).await);
         }
         assert!(is_late(&mut deadline, TIME * 100).await);
@@ -276,7 +399,37 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_new_connection_is_late() {
-        let mut deadline = HeadDeadline::new(Arc::default(), TIME);
+        let mut deadline = HeadDeadline::new(Arc::default(), TIME, long_heads(1));
         assert!(is_late(&mut deadline, TIME * 100).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_head_needs_one_of_a_few_permits_until_it_is_complete() {
+        let permits = long_heads(1);
+        let new = || {
+            let state = Arc::new(ConnectionState::default());
+            let deadline =
+                HeadDeadline::new(Arc::clone(&state), TIME * 1_000, Arc::clone(&permits));
+            (state, deadline)
+        };
+        let (state, mut first) = new();
+        first.bytes_received(SHORT - 1);
+        assert_eq!(first.room(), 1);
+        first.bytes_received(1);
+        assert_eq!(first.room(), usize::MAX, "it has the permit");
+        // Another long head takes the permit of one that is not complete.
+        let (_, mut second) = new();
+        second.bytes_received(SHORT);
+        assert_eq!(second.room(), usize::MAX);
+        assert!(is_late(&mut first, TIME).await);
+        assert!(!is_late(&mut second, TIME).await);
+        // A complete head needs no permit, and its body has other limits.
+        drop(ConnectionState::head_received(&state, Body::empty()));
+        assert_eq!(first.room(), usize::MAX);
+        assert!(!is_late(&mut first, TIME).await);
+        state.answered(false);
+        assert_eq!(first.room(), SHORT, "the next head");
+        // A long head has little time for its rest.
+        assert!(is_late(&mut second, TIME * 100).await);
     }
 }

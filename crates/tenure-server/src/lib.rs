@@ -39,7 +39,6 @@ mod config;
 mod connections;
 mod head_deadline;
 mod overflow;
-mod per_address;
 mod server;
 mod tls;
 
@@ -61,11 +60,12 @@ pub mod access;
 pub mod audit;
 
 mod clock;
+mod disk_full;
 mod metrics;
 mod panics;
-mod pem;
 mod random;
 mod scans;
+mod shares;
 mod timer;
 
 /// The programs that tests of engines need, from the tests of the workspace.
@@ -93,5 +93,5 @@ pub use http::{Protocol, Route, is_native, router, routes, set_remote_parent};
 pub use metrics::{MetricsConfig, MetricsConfigError};
 pub use model::LeaseKey;
 pub use server::{ServeError, Server};
-pub use store::{AccessEffect, LeaseSnapshot, Store};
+pub use store::{AccessEffect, LargeAnswer, LeaseSnapshot, Store};
 pub use tls::{Tls, TlsError};

@@ -33,13 +33,17 @@ const BACKLOG: i32 = 4096;
 /// descriptor left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// Listens on this address.
+/// Listens on this address. The address `[::]` stands for those of IPv4, too.
 fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     // The standard library sets this option, too: a restart must not wait for the connections of
     // the previous run.
     #[cfg(unix)]
     socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        // Linux has a setting that would leave the addresses of IPv4 out.
+        socket.set_only_v6(false)?;
+    }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;

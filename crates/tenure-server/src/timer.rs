@@ -14,11 +14,11 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// Keys of leases, each with the time at which the lease is due.
 ///
-/// The timer has only leases with waiters or long polls, and leases that a client watches or
-/// watched recently (see [`Scans`](crate::scans::Scans)); expiry itself needs no timer. A time may
-/// be too early, because renewals move the expiry and do not arm the timer. That is harmless: a
-/// tick that is too early arms the timer again. A key has one time, so requests that come and go
-/// can't fill the timer.
+/// The timer has only leases with waiters or long polls, leases whose waiters have left a short time
+/// ago, and leases that a client watches or watched recently (see [`Scans`](crate::scans::Scans));
+/// expiry itself needs no timer. A time may be too early, because renewals move the expiry and do
+/// not arm the timer. That is harmless: a tick that is too early arms the timer again. A key has one
+/// time, so requests that come and go can't fill the timer.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     state: Mutex<State>,

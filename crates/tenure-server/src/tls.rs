@@ -8,14 +8,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tenure_core::pem;
 use tokio_rustls::TlsAcceptor;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::access::ClientAuthorities;
 use crate::metrics::ReloadStatus;
-use crate::pem;
 
 /// The certificate of a [`Server`](crate::Server), and its key. Clones are handles to the same one.
 #[derive(Clone)]
@@ -156,8 +155,16 @@ impl Loaded {
                 .map_err(|error| of_certificate(error.to_string()))?,
             key: fs::read(key).map_err(|error| of_key(error.to_string()))?,
         };
-        let chain = pem.chain().map_err(of_certificate)?;
-        let secret = pem.secret().map_err(of_key)?;
+        let text = |error: pem::PemError| error.to_string();
+        let chain = pem::chain(&pem.certificate).map_err(text);
+        let chain = chain.map_err(of_certificate)?.into_iter();
+        let chain: Vec<CertificateDer<'_>> = chain.map(|block| block.der.into()).collect();
+        let secret = pem::key(&pem.key).map_err(text).map_err(of_key)?;
+        let unusable = |cause: &str| {
+            let known = "supported are RSA with at least 2048 bits, ECDSA and Ed25519";
+            of_key(format!("it can't be used ({cause}); {known}"))
+        };
+        let secret = PrivateKeyDer::try_from(secret.der).map_err(unusable)?;
         let expires = chain.iter().filter_map(|one| end_of(one)).min();
         let config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
             .with_safe_default_protocol_versions()
@@ -171,7 +178,7 @@ impl Loaded {
             rustls::Error::InvalidCertificate(error) => {
                 of_certificate(format!("its first certificate cannot be read ({error:?})"))
             }
-            error => of_key(format!("it can't be used ({error}); {KEYS}")),
+            error => unusable(&error.to_string()),
         })?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {
@@ -212,37 +219,3 @@ fn end_of(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let end = u64::try_from(parsed.validity().not_after.timestamp()).ok()?;
     UNIX_EPOCH.checked_add(Duration::from_secs(end))
 }
-
-impl Pem {
-    fn chain(&self) -> Result<Vec<CertificateDer<'static>>, String> {
-        let chain = pem::certificates(&self.certificate)?;
-        if chain.is_empty() {
-            return Err(
-                "there is no certificate in it; it must be PEM, with lines -----BEGIN \
-                        CERTIFICATE-----, and the server's own certificate must be the first"
-                    .into(),
-            );
-        }
-        Ok(chain)
-    }
-
-    fn secret(&self) -> Result<PrivateKeyDer<'static>, String> {
-        let secrets: Result<Vec<_>, _> = PrivateKeyDer::pem_slice_iter(&self.key).collect();
-        let mut secrets = secrets.map_err(|error| pem::garbled(&error))?;
-        match (secrets.pop(), secrets.len()) {
-            (Some(secret), 0) => Ok(secret),
-            (Some(_), others) => Err(format!(
-                "there are {} keys in it; keep only one",
-                others + 1
-            )),
-            (None, _) if String::from_utf8_lossy(&self.key).contains("ENCRYPTED PRIVATE KEY") => {
-                Err("the key is encrypted; decrypt it (openssl pkey -in OLD -out NEW)".into())
-            }
-            (None, _) => Err(format!("there is no private key in it; {KEYS}")),
-        }
-    }
-}
-
-/// The supported kinds of keys.
-const KEYS: &str = "it must be PEM, with a line -----BEGIN PRIVATE KEY-----, RSA PRIVATE KEY or EC \
-                    PRIVATE KEY; supported are RSA with at least 2048 bits, ECDSA and Ed25519";

@@ -186,7 +186,7 @@ async fn a_hundred_acts_of_all_kinds_have_one_line_each_with_the_right_principal
         expect("granted", "done", Some(worker(1)));
         assert_eq!(audited.delete(operator, &lease).await, 409);
         expect("delete", "lease_held", Some(operator));
-        let to = json!({"to": worker(2), "within_ms": 60_000, "reason": "repair"});
+        let to = json!({"to": worker(2), "within_ms": 60_000, "force": true, "reason": "repair"});
         assert_eq!(audited.post(operator, &lease, "handover", to).await, 200);
         expect("handover", "done", Some(operator));
         assert_eq!(audited.release(worker(1), &lease, 2).await, 200);
@@ -228,8 +228,9 @@ async fn a_hundred_acts_of_all_kinds_have_one_line_each_with_the_right_principal
         acts.push((kind, "done", principal, Some("a/brief".into())));
     }
     // The epoch is greater than those of the deleted leases.
+    let tomorrow = chrono::Utc::now().timestamp_millis() + 86_400_000;
     let mut of_term = json!({"holder": "worker-0", "duration_ms": 60_000, "lease_id": id(1),
-        "resume": {"epoch": 4_000_000_000_000_u64, "without_store_ms": 0}});
+        "resume": {"epoch": tomorrow, "without_store_ms": 0}});
     for kind in ["granted", "resumed"] {
         let body = of_term.clone();
         let resumed = audited.post("worker-0", "again", "acquire", body).await;

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Api, Running, assert_ok, assert_refused, id, killed, minute, start};
+use common::{Answer, Api, Running, answer, assert_ok, assert_refused, id, killed, minute, start};
+use reqwest::Method;
 use rusqlite::Connection;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_server::{BackupError, Contents, Existing, OpenError, RestoreError, Store, StoreConfig};
 use tenure_server::{backup, final_backup, restore};
@@ -55,6 +56,13 @@ impl Bench {
         let backup = move || backup(&store, &file, existing);
         tokio::task::spawn_blocking(backup).await.unwrap()
     }
+}
+
+/// Acquires the lease "job" of another namespace than that of the other tests.
+async fn acquire_in(api: &Api, namespace: &str, body: Value) -> Answer {
+    let path = format!("/v1/namespaces/{namespace}/leases/job/acquire");
+    let request = api.request(Method::POST, &path).json(&body);
+    answer(request.send().await.unwrap()).await
 }
 
 fn open(folder: &Path) -> Result<Store, OpenError> {
@@ -538,6 +546,7 @@ async fn a_lease_whose_epoch_is_far_ahead_leaves_epochs_for_the_others_after_a_r
     ahead["min_epoch"] = json!(wall + 99 * 365 * 24 * 60 * 60 * 1000);
     assert_ok(&bench.api().post("ahead", "acquire", ahead).await);
     assert_ok(&bench.api().acquire("job", 2).await);
+    assert_ok(&acquire_in(bench.api(), "other", minute(8)).await);
     bench.backup(Existing::Keep).await.unwrap();
     bench.stop().await;
     let restored = restore(&bench.file(), &bench.restored()).unwrap();
@@ -548,7 +557,44 @@ async fn a_lease_whose_epoch_is_far_ahead_leaves_epochs_for_the_others_after_a_r
         assert_ok(&granted);
         assert!(granted.1["epoch"].as_u64() > Some(restored.epochs_above));
     }
+    // The floors of other namespaces are 32 days ahead.
+    let granted = acquire_in(&server.api, "another", minute(9)).await.1["epoch"].as_u64();
+    let days = 24 * 60 * 60 * 1_000;
+    assert!(granted > Some(restored.epochs_above) && granted < Some(wall + 33 * days));
     server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_epochs_of_deleted_leases_bound_their_namespace_across_restarts_and_restores() {
+    let mut bench = Bench::new();
+    let wall = u64::try_from(chrono::Utc::now().timestamp_millis()).unwrap();
+    let far = wall + 29 * 24 * 60 * 60 * 1000;
+    let mut ahead = minute(1);
+    ahead["min_epoch"] = json!(far);
+    assert_ok(&bench.api().post("gone", "acquire", ahead).await);
+    assert_ok(&bench.api().release("gone", 1).await);
+    assert_eq!(bench.api().delete("gone").await.0, 204);
+    bench.backup(Existing::Keep).await.unwrap();
+    bench.stop().await;
+    let moved = bench.place.path().join("moved.db");
+    let final_restore = bench.place.path().join("moved");
+    let check = async |folder: &Path, first: u32, moves_others: bool| {
+        let server = start(StoreConfig::embedded(folder));
+        let epoch = |granted: Answer| granted.1["epoch"].as_u64().unwrap();
+        for (number, lease) in (first..).zip(["gone", "new"]) {
+            assert!(epoch(server.api.acquire(lease, number).await) > far);
+            assert_ok(&server.api.release(lease, number).await);
+        }
+        let of_other = epoch(acquire_in(&server.api, "other", minute(5)).await);
+        assert_eq!(of_other > wall + 60_000, moves_others, "{folder:?}");
+        server.stop().await.unwrap();
+    };
+    check(bench.store.path(), 3, false).await;
+    final_backup(bench.store.path(), &moved, Existing::Keep).unwrap();
+    restore(&moved, &final_restore).unwrap();
+    check(&final_restore, 10, false).await;
+    restore(&bench.file(), &bench.restored()).unwrap();
+    check(&bench.restored(), 20, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

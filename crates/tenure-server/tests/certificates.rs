@@ -502,8 +502,16 @@ async fn an_authority_that_is_taken_away_no_longer_counts_on_open_connections_an
     assert_eq!(place.whoami(Some(&next.issue(WORKER))).await.0, 200);
     assert_eq!(kind_and_status().await.1, 200);
 
+    let api = place.client(Some(&worker));
+    let stream = api.request(Method::GET, "/v1/namespaces/ns/leases/events");
+    let stream = stream.header("accept", "text/event-stream");
+    let mut stream = stream.send().await.unwrap();
+    assert_eq!(stream.status(), 200);
+
     place.replace_ca(&next.pem);
     assert!(place.access.reload().unwrap());
+    let ended = async { while let Ok(Some(_)) = stream.chunk().await {} };
+    tokio::time::timeout(SOON, ended).await.expect("the end");
     assert_eq!(wire.get("/v1/whoami").await.answer.0, 401);
     assert_eq!(kind_and_status().await.1, 401);
     assert_eq!(place.whoami(Some(&worker)).await.0, 401);

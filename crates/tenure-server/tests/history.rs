@@ -55,6 +55,45 @@ fn both() -> [(common::Running, Option<TempDir>); 2] {
 }
 
 #[tokio::test]
+async fn a_history_is_read_page_by_page() {
+    const TERMS: u32 = 450;
+    let limits = Limits {
+        max_history: 1_000,
+        ..Limits::default()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for config in [StoreConfig::memory(), StoreConfig::embedded(folder.path())] {
+        let server = start(config.with_limits(limits.clone()));
+        let api = &server.api;
+        let reason = "r".repeat(500);
+        for number in 0..TERMS {
+            assert_ok(&api.acquire("job", number).await);
+            let body = json!({"lease_id": id(number), "reason": reason});
+            assert_ok(&api.post("job", "release", body).await);
+        }
+        assert_ok(&api.acquire("job", TERMS).await);
+        let (mut epochs, mut pages, mut query) = (Vec::new(), 0, String::new());
+        loop {
+            let url = api.url("job", "history") + &query;
+            let page = common::answer(api.http.get(url).send().await.unwrap()).await;
+            assert!(page.1.to_string().len() <= 256 * 1024);
+            epochs.extend(
+                terms(&page)
+                    .iter()
+                    .map(|term| term["epoch"].as_u64().unwrap()),
+            );
+            pages += 1;
+            let Some(next) = page.1["next"].as_u64() else {
+                break;
+            };
+            query = format!("?before={next}");
+        }
+        assert_eq!((epochs.len(), pages), (451, 2));
+        assert!(epochs.is_sorted_by(|newer, older| newer > older));
+    }
+}
+
+#[tokio::test]
 async fn a_history_has_each_end_of_a_term_with_its_reason_newest_first() {
     for (server, _folder) in both() {
         let api = &server.api;
@@ -71,11 +110,11 @@ async fn a_history_has_each_end_of_a_term_with_its_reason_newest_first() {
         break_lease(api, "job", 0, "stuck").await;
 
         assert_ok(&api.acquire("job", 3).await);
-        let hand_over = json!({"lease_id": id(3), "to": "c4", "within_ms": 60_000});
+        let hand_over = json!({"lease_id": id(3), "to": "c4", "within_ms": 60_000, "force": true});
         assert_ok(&api.post("job", "handover", hand_over).await);
 
         assert_ok(&api.acquire("job", 4).await);
-        let switch_over = json!({"to": "c5", "within_ms": 50, "reason": "repair"});
+        let switch_over = json!({"to": "c5", "within_ms": 50, "force": true, "reason": "repair"});
         assert_ok(&api.post("job", "handover", switch_over).await);
         until_over(api, "job").await;
 
@@ -118,7 +157,7 @@ async fn the_first_reason_for_the_end_of_a_term_is_recorded_even_if_its_request_
     for (server, _folder) in both() {
         let api = &server.api;
         assert_ok(&api.acquire("job", 1).await);
-        let switch_over = json!({"to": "c2", "within_ms": 60_000});
+        let switch_over = json!({"to": "c2", "within_ms": 60_000, "force": true});
         assert_ok(&api.post("job", "handover", switch_over).await);
         assert_ok(&api.acquire("other", 1).await);
         assert_ok(&api.post("other", "break", json!({})).await);

@@ -345,3 +345,20 @@ async fn a_wrong_resume_is_refused_with_its_field() {
     body["resume"] = Value::Null;
     assert_ok(&server.api.post("job", "acquire", body).await);
 }
+
+#[tokio::test]
+async fn a_term_continues_after_a_restart_although_a_greater_epoch_was_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(StoreConfig::embedded(folder.path()));
+    let epoch = expired(&server.api).await;
+    let ahead = json!({"holder": "c2", "lease_id": id(2), "duration_ms": 1_000, "min_epoch": epoch + 86_400_000});
+    assert_ok(&server.api.post("gone", "acquire", ahead).await);
+    assert_ok(&server.api.release("gone", 2).await);
+    assert_eq!(server.api.delete("gone").await.0, 204);
+    server.stop().await.unwrap();
+    let server = start(StoreConfig::embedded(folder.path()));
+    let resumed = resume(&server.api, 1, epoch, 700).await;
+    assert_ok(&resumed);
+    assert_eq!(resumed.1["epoch"], epoch);
+    server.stop().await.unwrap();
+}

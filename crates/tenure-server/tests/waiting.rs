@@ -108,7 +108,7 @@ async fn a_lock_delay_and_a_reservation_are_waited_out() {
     let third = api.waiting("job", 3, &json!({}));
     api.queue_of("job", 1).await;
     let handed_over = Instant::now();
-    let hand_over = json!({"lease_id": id(2), "to": "nobody", "within_ms": 300});
+    let hand_over = json!({"lease_id": id(2), "to": "nobody", "within_ms": 300, "force": true});
     assert_ok(&api.post("job", "handover", hand_over).await);
     let (granted, at) = outcome(third).await;
     assert_ok(&granted);
@@ -159,6 +159,100 @@ async fn a_repeated_acquire_with_the_same_lease_id_keeps_the_position_in_the_que
     assert_ok(&api.release("job", 1).await);
     assert_ok(&outcome(again).await.0);
     assert!(!second.is_finished());
+}
+
+#[tokio::test]
+async fn a_waiter_that_asks_again_after_its_request_has_ended_keeps_its_place() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    // The time of one request is up, and the connection of another one is cut.
+    let timed_out = api.waiting("job", 2, &json!({"wait_ms": 300}));
+    api.queue_of("job", 1).await;
+    let cut = api.waiting("job", 3, &json!({}));
+    api.queue_of("job", 2).await;
+    let last = api.waiting("job", 4, &json!({}));
+    api.queue_of("job", 3).await;
+    assert_refused(&outcome(timed_out).await.0, 409, "lease_held");
+    cut.abort();
+    api.queue_of("job", 1).await;
+
+    let third = api.waiting("job", 3, &json!({}));
+    api.queue_of("job", 2).await;
+    let second = api.waiting("job", 2, &json!({}));
+    api.queue_of("job", 3).await;
+    let waiters = api.get("job/waiters").await.1["waiters"].clone();
+    let names: Vec<_> = (0..3)
+        .map(|place| waiters[place]["holder"].clone())
+        .collect();
+    assert_eq!(names, ["c2", "c3", "c4"]);
+    for (holder, next) in [(1, second), (2, third), (3, last)] {
+        assert_ok(&api.release("job", holder).await);
+        assert_ok(&outcome(next).await.0);
+    }
+}
+
+#[tokio::test]
+async fn a_lease_is_handed_over_only_to_a_candidate_that_waits() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    let waiting = api.waiting("job", 2, &json!({}));
+    api.queue_of("job", 1).await;
+    let to = |to: &str| json!({"to": to, "within_ms": 1_000});
+    let refused = api.post("job", "handover", to("c-2")).await;
+    assert_refused(&refused, 409, "not_waiting");
+    let detail = "c-2 does not wait for the lease; these wait: c2";
+    assert_eq!(refused.1["detail"], detail);
+    assert_eq!(api.get("job").await.1["state"], "leased");
+    // A candidate between two requests counts.
+    waiting.abort();
+    api.queue_of("job", 0).await;
+    assert_ok(&api.post("job", "handover", to("c2")).await);
+}
+
+#[tokio::test]
+async fn the_view_shows_a_lock_delay_and_a_reservation_and_a_break_at_once_ends_both() {
+    let api = in_memory().api;
+    let body =
+        json!({"holder": "c1", "duration_ms": 60_000, "lease_id": id(1), "lock_delay_ms": 300_000});
+    assert_ok(&api.post("job", "acquire", body).await);
+    let within = json!({"to": "c9", "within_ms": 60_000, "force": true});
+    assert_ok(&api.post("job", "handover", within).await);
+    let at_once = json!({"break_period_ms": 0});
+    let broken = api.post("job", "break", at_once.clone()).await.1;
+    let left = |field: &str| broken[field].as_u64().unwrap();
+    assert!(
+        (290_000..=300_000).contains(&left("lock_delay_remaining_ms")),
+        "{broken}"
+    );
+    assert!(
+        (350_000..=360_000).contains(&left("reserved_remaining_ms")),
+        "{broken}"
+    );
+    assert_eq!(broken["reserved_for"], "c9");
+    assert_refused(&api.acquire("job", 2).await, 409, "lease_held");
+    let waiting = api.waiting("job", 3, &json!({}));
+    api.queue_of("job", 1).await;
+    let lifted = api.post("job", "break", at_once).await;
+    assert_ok(&lifted);
+    assert_eq!(lifted.1["state"], "broken");
+    let granted = outcome(waiting).await.0;
+    assert_ok(&granted);
+    for field in [
+        "lock_delay_remaining_ms",
+        "reserved_for",
+        "reserved_remaining_ms",
+    ] {
+        assert!(lifted.1.get(field).is_none() && granted.1.get(field).is_none());
+    }
+
+    // The reservation of a lease that its holder has handed over.
+    let hand_over = json!({"lease_id": id(3), "to": "c9", "within_ms": 60_000, "force": true});
+    assert_ok(&api.post("job", "handover", hand_over).await);
+    assert_ok(
+        &api.post("job", "break", json!({"break_period_ms": 0}))
+            .await,
+    );
+    assert_ok(&api.acquire("job", 4).await);
 }
 
 #[tokio::test]

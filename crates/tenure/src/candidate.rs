@@ -32,7 +32,8 @@ use crate::term_guard::{TermGuard, run_task};
 ///
 /// The thread ends when the candidate is dropped and its last term is over. It releases the lease
 /// before it ends, but the drop does not wait for the release: if the process ends right after the
-/// drop, the lease may remain held until it expires. To wait, complete `shutdown` of
+/// drop, the lease may remain held until it expires. Without an answer to the release, the thread ends
+/// 5 s after the task, or 1 s after the drop if the candidate does not lead. To wait, complete `shutdown` of
 /// [`run_while_leader`](Self::run_while_leader), or await [`resign`](Self::resign).
 #[derive(Debug)]
 pub struct Candidate {
@@ -128,12 +129,36 @@ impl Candidate {
     ///
     /// A term ends when the lease is lost, when the task returns, fails or panics, or at shutdown.
     /// The task is notified ([`Leadership::lost`]), has the stop grace to end, and is aborted after
-    /// it. The candidate releases the lease only after the task has ended. After a term the
-    /// candidate campaigns again; if the task ended the term, it first waits for the cool-down. Two
-    /// runs of the task never overlap.
+    /// it. The candidate releases the lease only after all parts of the task have ended. After a
+    /// term the candidate campaigns again; if the task ended the term, it first waits for the
+    /// cool-down. Two runs of the task never overlap.
     ///
     /// This method returns only after `shutdown`. It reports each ended term, including a term
     /// whose task failed, to the log and to [`Config::with_term_hook`].
+    ///
+    /// # What the abort reaches
+    ///
+    /// An abort stops the task at an `.await`: the future is dropped, and its code does not run
+    /// again. It does not reach
+    ///
+    /// - code between two `.await`s, such as a blocking call or a long calculation. Use
+    ///   [`Leadership::spawn_blocking`] for it, and check
+    ///   [`cancellation`](Leadership::cancellation) between its steps.
+    /// - what the task has started by [`tokio::spawn`], [`tokio::task::spawn_blocking`] or
+    ///   [`std::thread::spawn`]. The candidate does not know of it: it runs on after the lease was
+    ///   released, beside the next leader. Use [`Leadership::spawn`] and
+    ///   [`Leadership::spawn_blocking`], or give it a [`Leadership::hold`]. These are parts of the
+    ///   task: the lease is not released before they have ended.
+    ///
+    /// A part that still runs after the abort keeps the lease: at a resignation, a hand-over and a
+    /// shutdown the lease is renewed until the part has ended. If the lease can't be renewed,
+    /// [`OnOverrun`](crate::OnOverrun) decides, and its default ends the process.
+    ///
+    /// # Cancel safety
+    ///
+    /// If this future is dropped, the campaign ends, or the candidate resigns: the task is notified,
+    /// has its stop grace, and the lease is released after it, all in the background. A later call
+    /// runs its task only after that.
     ///
     /// # Errors
     ///
@@ -143,25 +168,32 @@ impl Candidate {
     /// # Examples
     ///
     /// The task is called once for each term, and owns the values that it uses: clone them into the
-    /// task.
+    /// task. It stops when [`lost`](Leadership::lost) completes, also in the middle of its pause. A
+    /// loop that only checks [`is_valid`](Leadership::is_valid) would work on after the request to
+    /// stop, until it is aborted in the middle of a unit of work.
     ///
     /// ```no_run
     /// # use std::sync::Arc;
     /// # use tenure::{Candidate, Leadership};
     /// # struct Ledger;
     /// # impl Ledger { async fn settle(&self, leadership: &Leadership) -> std::io::Result<()> { Ok(()) } }
-    /// # async fn example(candidate: Candidate, ledger: Arc<Ledger>) -> Result<(), tenure::RunError> {
+    /// # async fn example(candidate: Candidate, ledger: Arc<Ledger>) -> Result<(), Box<dyn std::error::Error>> {
     /// candidate
-    ///     .run_while_leader(std::future::pending(), |leadership| {
+    ///     .run_while_leader(tenure::shutdown_signal()?, |leadership| {
     ///         let ledger = ledger.clone();
     ///         async move {
     ///             while leadership.is_valid() {
     ///                 ledger.settle(&leadership).await?;
+    ///                 tokio::select! {
+    ///                     _ = leadership.lost() => break,
+    ///                     () = tokio::time::sleep(std::time::Duration::from_secs(1)) => {}
+    ///                 }
     ///             }
     ///             Ok::<(), std::io::Error>(())
     ///         }
     ///     })
-    ///     .await
+    ///     .await?;
+    /// # Ok(())
     /// # }
     /// ```
     pub async fn run_while_leader<S, F, Fut>(
@@ -183,7 +215,7 @@ impl Candidate {
     }
 
     /// Runs `task` for one term and returns how the term ended, or `None` if `shutdown` completed
-    /// before this candidate led. In all other respects this is
+    /// before this candidate led. In all other respects, also when its future is dropped, this is
     /// [`run_while_leader`](Self::run_while_leader).
     ///
     /// # Errors
@@ -218,8 +250,11 @@ impl Candidate {
         Ok(LeadershipGuard { term, competing })
     }
 
-    /// Ends the current term, if there is one: notifies its task, and waits until the task has
-    /// ended and the lease is released or can't be released.
+    /// Ends the current term, if there is one: notifies its task, and waits until all parts of the
+    /// task have ended and the lease is released, or for 5 s after that if the lease can't be
+    /// released.
+    ///
+    /// If this future is dropped, the term ends nevertheless.
     ///
     /// This does not end a campaign: [`run_while_leader`](Self::run_while_leader) campaigns again
     /// afterwards. A campaign ends when its `shutdown` completes or its future is dropped.
@@ -366,9 +401,10 @@ impl<T, F: Fn() -> T> Drop for OnDrop<T, F> {
 
 /// A term that lasts until this guard is dropped or resigned, or until the term is lost.
 ///
-/// The lease is released only when the guard is gone. A guard that outlives the hard stop counts as
-/// an overrun, like a task that does not stop. The candidate can't campaign again while the guard
-/// exists.
+/// The lease is released only when the guard is gone, and all [holds](Leadership::hold), futures and
+/// closures that its [`Leadership`] has started. A guard that outlives the hard stop counts as an
+/// overrun, like a task that does not stop: nothing can abort its owner. The candidate can't campaign
+/// again while the guard exists. The guard can be moved into a thread or a closure.
 #[derive(Debug)]
 #[must_use = "dropping the guard resigns"]
 pub struct LeadershipGuard {
@@ -379,7 +415,8 @@ pub struct LeadershipGuard {
 
 impl LeadershipGuard {
     /// Ends the term, waits until the lease is released or can't be released, and returns why the
-    /// term ended, which may be a loss before this call.
+    /// term ended, which may be a loss before this call. If this future is dropped, the term ends
+    /// nevertheless.
     pub async fn resign(self) -> EndReason {
         let Self { term, competing } = self;
         let mut ended = term.leadership.term.ended.subscribe();

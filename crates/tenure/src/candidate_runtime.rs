@@ -190,7 +190,8 @@ impl CandidateRuntime {
         (backend, observed): Backends,
     ) -> Candidate {
         tracing::info!(election = %config.election, candidate = %config.candidate,
-            strategy = config.strategy.name(), timings = %config.timings, "candidate");
+            strategy = config.strategy.name(), timings = %config.timings,
+            on_overrun = config.on_overrun.name(), "candidate");
         let config = Arc::new(config);
         let metrics = Arc::new(Recorder::new(config.clone(), self.driver.clock.clone()));
         let io = LeaseStrategy::new(config.clone(), backend, metrics.clone());

@@ -2,19 +2,15 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use reqwest::Url;
 use reqwest::header::HeaderValue;
 
 use crate::client_certificate::ClientCertificate;
+use crate::file_value::FileValue;
 use crate::store::Endpoint;
-
-/// The interval at which a token file is read again. Kubernetes replaces the token of a pod long
-/// before the token expires.
-const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The maximum length of a token. By default a store accepts no head of a request that is longer.
 const MAX_TOKEN_LEN: usize = 16 * 1024;
@@ -27,20 +23,14 @@ const MAX_TOKEN_LEN: usize = 16 * 1024;
 /// the token alone.
 #[derive(Clone, Default)]
 pub struct Credentials {
-    token: Option<Arc<Source>>,
+    token: Option<Arc<Token>>,
     certificate: Option<ClientCertificate>,
 }
 
-struct Source {
-    /// The file with the token, if the token comes from a file.
+struct Token {
+    /// The file with the token, if the token comes from a file of its own.
     file: Option<PathBuf>,
-    known: Mutex<Known>,
-}
-
-struct Known {
-    header: HeaderValue,
-    read_at: Instant,
-    is_reading: bool,
+    header: FileValue<HeaderValue>,
 }
 
 /// The reason why there is no token. It does not contain the token.
@@ -64,7 +54,7 @@ impl Credentials {
     ///
     /// [`CredentialsError`] if the text is not a token.
     pub fn token(token: &str) -> Result<Self, CredentialsError> {
-        Ok(Self::new(header(token)?, None))
+        Ok(Self::new(None, FileValue::fixed(header(token)?)))
     }
 
     /// Uses the token in this file. The file is read again every 10 s, and at once if the store
@@ -75,18 +65,25 @@ impl Credentials {
     /// [`CredentialsError`] if the file can't be read or contains no token.
     pub fn token_file(path: impl Into<PathBuf>) -> Result<Self, CredentialsError> {
         let path = path.into();
-        Ok(Self::new(read(&path)?, Some(path)))
+        let file = path.clone();
+        let read = move || std::fs::read_to_string(&file).map_err(|error| error.to_string());
+        let header = read_header(&path.display().to_string(), read)?;
+        Ok(Self::new(Some(path), header))
     }
 
-    fn new(header: HeaderValue, file: Option<PathBuf>) -> Self {
-        let known = Known {
-            header,
-            read_at: Instant::now(),
-            is_reading: false,
-        };
-        let known = Mutex::new(known);
+    /// Uses the token in a configuration file, which is read again like a
+    /// [`token_file`](Self::token_file).
+    #[cfg(feature = "config-file")]
+    pub(crate) fn token_of(
+        key: crate::config::settings::FileKey,
+    ) -> Result<Self, CredentialsError> {
+        let header = read_header(&key.to_string(), move || key.read())?;
+        Ok(Self::new(None, header))
+    }
+
+    fn new(file: Option<PathBuf>, header: FileValue<HeaderValue>) -> Self {
         Self {
-            token: Some(Arc::new(Source { file, known })),
+            token: Some(Arc::new(Token { file, header })),
             certificate: None,
         }
     }
@@ -140,29 +137,14 @@ impl Credentials {
         Ok(())
     }
 
-    /// Returns the value of the header `Authorization`. If the file was read long ago, another task
-    /// reads it again: a slow file system must not delay a renewal.
+    /// Returns the value of the header `Authorization`.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
-        let source = self.token.as_ref()?;
-        let mut known = source.lock();
-        let is_stale = source.file.is_some() && known.read_at.elapsed() >= INTERVAL;
-        if is_stale && !known.is_reading {
-            known.is_reading = true;
-            let source = Arc::clone(source);
-            tokio::task::spawn_blocking(move || source.read_again());
-        }
-        Some(known.header.clone())
+        Some(self.token.as_ref()?.header.get())
     }
 
     /// Reads the file again, and returns the value if it differs from `refused`.
     pub(crate) async fn header_after(&self, refused: &HeaderValue) -> Option<HeaderValue> {
-        let source = Arc::clone(self.token.as_ref()?);
-        source.file.as_ref()?;
-        let read = move || {
-            source.read_again();
-            source.lock().header.clone()
-        };
-        let header = tokio::task::spawn_blocking(read).await.ok()?;
+        let header = self.token.as_ref()?.header.read_now().await?;
         (header != *refused).then_some(header)
     }
 
@@ -178,33 +160,11 @@ impl Credentials {
                 let file = certificate.certificate().display();
                 format!("the client certificate is from {file}")
             }
-            (Some(source), _) => match &source.file {
+            (Some(token), _) => match &token.file {
                 Some(file) => format!("the token is from {}", file.display()),
                 None => "the token is from the configuration".into(),
             },
         }
-    }
-}
-
-impl Source {
-    fn read_again(&self) {
-        let Some(file) = &self.file else {
-            return;
-        };
-        let read = read(file);
-        let mut known = self.lock();
-        known.is_reading = false;
-        known.read_at = Instant::now();
-        match read {
-            Ok(header) => known.header = header,
-            Err(error) => {
-                tracing::warn!(%error, "can't read the token file, keeping the token before")
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -224,7 +184,7 @@ impl Eq for Credentials {}
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.token.as_ref().map(|source| &source.file) {
+        match self.token.as_ref().map(|token| &token.file) {
             None => f.write_str("Credentials(none"),
             Some(None) => f.write_str("Credentials(.."),
             Some(Some(file)) => write!(f, "Credentials({}", file.display()),
@@ -236,10 +196,17 @@ impl fmt::Debug for Credentials {
     }
 }
 
-fn read(path: &Path) -> Result<HeaderValue, CredentialsError> {
-    let wrong = |error: String| CredentialsError(format!("{}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    header(text.trim()).map_err(|CredentialsError(error)| wrong(error))
+/// Reads a token with the function `read`, now and again later. `origin` is its place.
+fn read_header(
+    origin: &str,
+    read: impl Fn() -> Result<String, String> + Send + Sync + 'static,
+) -> Result<FileValue<HeaderValue>, CredentialsError> {
+    let load = move |known: Option<&HeaderValue>| {
+        let header = header(read()?.trim()).map_err(|CredentialsError(error)| error)?;
+        Ok((known != Some(&header)).then_some(header))
+    };
+    FileValue::read("token", origin.into(), load)
+        .map_err(|error| CredentialsError(format!("{origin}: {error}")))
 }
 
 fn header(token: &str) -> Result<HeaderValue, CredentialsError> {
@@ -333,23 +300,5 @@ mod tests {
         assert_eq!(token.header_after(&first).await.unwrap(), "Bearer two");
         let missing = Credentials::token_file(folder.path().join("no"));
         assert!(missing.unwrap_err().to_string().contains("/no: "));
-    }
-
-    #[tokio::test]
-    async fn a_file_is_read_again_after_a_while_without_a_refusal() {
-        let folder = tempfile::TempDir::new().unwrap();
-        let path = folder.path().join("token");
-        std::fs::write(&path, "one").unwrap();
-        let token = Credentials::token_file(&path).unwrap();
-        std::fs::write(&path, "two").unwrap();
-        let long_ago = Instant::now().checked_sub(INTERVAL).unwrap();
-        token.token.as_ref().unwrap().lock().read_at = long_ago;
-        let wait = async {
-            while token.header().unwrap() != "Bearer two" {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let waited = tokio::time::timeout(Duration::from_secs(10), wait).await;
-        waited.expect("the new token");
     }
 }

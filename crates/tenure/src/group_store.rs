@@ -118,7 +118,10 @@ impl GroupStore {
         let others = asked.iter().filter(|asked| asked.peer.node != self.me);
         let told = others.filter_map(|it| {
             let view = it.view.as_ref().ok()?;
-            Some((it.peer.node, view.status.store.clone()?))
+            // An address may lead to a member of another group, which has another store.
+            let is_of_group = view.status.settings.as_ref() == Some(&self.settings);
+            let store = view.status.store.clone().filter(|_| is_of_group)?;
+            Some((it.peer.node, store))
         });
         outvoted(self.me, &known?, &told.collect::<Vec<_>>())
     }
@@ -247,10 +250,9 @@ mod tests {
         let members = Bully::new(NodeId(1), peers.clone());
         let config = Config::new("nightly".parse().unwrap()).with_fallback(Fallback::new(members));
         let plan = config.election_plan().unwrap().unwrap();
-        let fingerprint = Fingerprint::of(&plan.settings);
-        let cluster = &config.election.name;
-        let file = StateFile::open(folder, cluster, NodeId(1), &fingerprint).unwrap();
-        let client = PeersClient::new(cluster.clone(), peers).unwrap();
+        let fingerprint = Fingerprint::of(&config.election, &plan.settings);
+        let file = StateFile::open(folder, "default/nightly", NodeId(1), &fingerprint).unwrap();
+        let client = PeersClient::new(config.election.name, peers).unwrap();
         GroupStore::new(NodeId(1), &fingerprint, Arc::new(Mutex::new(file)), client)
     }
 

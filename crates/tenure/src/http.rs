@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use reqwest::{Client, ClientBuilder, Response, Url};
 
-use crate::client_certificate::{ClientCertificate, ClientCertificateError};
+use crate::client_certificate::{ClientCertificate, Identity};
 use crate::http_client::HttpClient;
+use crate::last_addresses::LastAddresses;
 use crate::root_certificates::RootCertificates;
 
 /// The timeout of a request that does not wait in the lease service.
@@ -29,18 +30,7 @@ pub struct HttpClientError(pub(crate) String);
 
 impl From<reqwest::Error> for HttpClientError {
     fn from(error: reqwest::Error) -> Self {
-        let cause = innermost_cause(&error);
-        if cause.contains("No CA certificates") {
-            let remedy = "install them, or name the certificates of the store in ca_file";
-            return Self(format!("{cause}; {remedy}"));
-        }
-        Self(cause)
-    }
-}
-
-impl From<ClientCertificateError> for HttpClientError {
-    fn from(error: ClientCertificateError) -> Self {
-        Self(error.to_string())
+        Self(innermost_cause(&error))
     }
 }
 
@@ -97,6 +87,7 @@ pub(crate) fn plain_client() -> ClientBuilder {
     Client::builder()
         .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
+        .dns_resolver(LastAddresses::of_process())
         // A proxy from the environment would see lease ids, and its refusals would look like those
         // of the store. Users can set a proxy as the store's address.
         .no_proxy()
@@ -107,8 +98,8 @@ pub(crate) fn uses_tls<'a>(urls: impl IntoIterator<Item = &'a Url>) -> bool {
     urls.into_iter().any(|url| url.scheme() == "https")
 }
 
-/// Builds a client with these root certificates. Without https URLs the client has no certificates,
-/// so that plain http works on a system without CA certificates.
+/// Builds a client with these root certificates, which presents this identity. Without https URLs
+/// the client has no certificates, so that plain http works on a system without CA certificates.
 ///
 /// # Errors
 ///
@@ -117,21 +108,24 @@ pub(crate) fn build(
     client: ClientBuilder,
     roots: &RootCertificates,
     uses_tls: bool,
+    identity: Option<&Identity>,
 ) -> Result<Client, HttpClientError> {
-    // A client for https parses all root certificates, which takes some 20 ms for those of the
-    // system. Only one client is built at a time, so that many candidates that start at once leave
-    // a processor to the application.
-    static BUILDING: Mutex<()> = Mutex::new(());
-    let _building = uses_tls.then(|| BUILDING.lock().unwrap_or_else(PoisonError::into_inner));
     #[cfg(feature = "tls")]
     let client = if uses_tls {
-        roots.apply_to(client)?
+        let config = roots.tls_config(identity).map_err(|error| {
+            let remedy = match error.contains("No CA certificates") {
+                true => "; install them, or name the certificates of the store in ca_file",
+                false => "",
+            };
+            HttpClientError(format!("{error}{remedy}"))
+        })?;
+        client.tls_backend_preconfigured(config)
     } else {
         client.tls_certs_only([])
     };
     #[cfg(not(feature = "tls"))]
     if uses_tls {
-        let _ = roots;
+        let _ = (roots, identity);
         let why = "https addresses need the feature \"tls\" of the crate tenure";
         return Err(HttpClientError(why.into()));
     }

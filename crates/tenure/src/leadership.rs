@@ -1,6 +1,7 @@
 //! The handle through which a leader's task uses its term.
 
 use std::collections::BTreeMap;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +9,11 @@ use tenure_core::lease::candidate::EndReason;
 use tenure_core::wire::MAX_METADATA_BYTES;
 use tenure_core::{CandidateId, ElectionName, Epoch};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::BackendError;
+use crate::parts::{Part, PartKind, run_part};
 #[cfg(feature = "peers")]
 use crate::quorum::TermQuorum;
 use crate::runtime::TermCommand;
@@ -108,7 +111,7 @@ impl Leadership {
     }
 
     /// Waits until renewals are failing or the task must stop. From then on, the task should start
-    /// no new work.
+    /// no new work. Cancel safe: it only waits.
     pub async fn at_risk(&self) {
         let mut at_risk = self.term.at_risk.subscribe();
         tokio::select! {
@@ -119,7 +122,7 @@ impl Leadership {
     }
 
     /// Waits until the task must stop, and returns the reason. After that, the task has the stop
-    /// grace to end.
+    /// grace to end. Cancel safe: it only waits, and completes at once after the request to stop.
     pub async fn lost(&self) -> EndReason {
         self.term.lost.cancelled().await;
         *self.term.reason.get().unwrap_or(&EndReason::Resigned)
@@ -139,8 +142,10 @@ impl Leadership {
         self.end(EndReason::Resigned);
     }
 
-    /// Like [`resign`](Self::resign), but for one lease duration only `to` can acquire the lease.
-    /// If that candidate does not acquire it, the next waiter gets it. The lease of a blob
+    /// Like [`resign`](Self::resign), but for one lease duration (10 minutes at most) only `to` can
+    /// acquire the lease. If that candidate does not acquire it, the next waiter gets it. If `to`
+    /// does not wait for the lease when the task has ended, the lease is released as by `resign`. The
+    /// lease of a blob
     /// ([`Strategy::AzureBlob`](crate::config::Strategy::AzureBlob)) can't be handed over. In that
     /// case the term continues, and the log contains the reason.
     pub fn hand_over(&self, to: CandidateId) {
@@ -176,10 +181,115 @@ impl Leadership {
         self.term.report_progress();
     }
 
+    /// Keeps the lease from being released until the returned value is dropped. Use it for work
+    /// outside of the task, such as a thread or a request handler.
+    ///
+    /// An abort does not reach such work: it must look at [`lost`](Self::lost) or
+    /// [`cancellation`](Self::cancellation) itself. A hold that outlives the abort is an overrun
+    /// ([`OnOverrun`](crate::OnOverrun)).
+    ///
+    /// # Errors
+    ///
+    /// [`NotLeading`] from the request to stop on.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn example(leadership: tenure::Leadership) -> Result<(), tenure::NotLeading> {
+    /// let hold = leadership.hold()?;
+    /// std::thread::spawn(move || {
+    ///     while !leadership.cancellation().is_cancelled() { /* a unit of work */ }
+    ///     drop(hold);
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn hold(&self) -> Result<Hold, NotLeading> {
+        let part = self.begin(PartKind::Hold, Location::caller());
+        // The request to stop is checked last, so a hold that exists then was counted before it.
+        let part = part.filter(|_| !self.term.lost.is_cancelled() && self.is_valid());
+        part.map(Hold).ok_or_else(|| NotLeading(self.epoch()))
+    }
+
+    /// Runs a future as a part of the task, on the current tokio runtime. It is aborted with the
+    /// task, and the lease is released only after it has ended. The handle returns `None` if it
+    /// was aborted, or if the term was aborted before this call.
+    ///
+    /// When the task itself ends, the future is asked to stop ([`lost`](Self::lost)).
+    ///
+    /// # Cancel safety
+    ///
+    /// The future runs on if the handle is dropped, and remains a part of the task. It ends at
+    /// [`JoinHandle::abort`].
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a tokio runtime.
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<Option<F::Output>>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        match self.begin(PartKind::Future, Location::caller()) {
+            Some(part) => tokio::spawn(run_part(future, part)),
+            None => tokio::spawn(async { None }),
+        }
+    }
+
+    /// Runs a closure as a part of the task, on a thread of tokio for blocking work. The lease is
+    /// released only after the closure has ended.
+    ///
+    /// A closure can't be aborted. It should check
+    /// `leadership.cancellation().is_cancelled()` between two steps. If it still runs after the
+    /// abort, that is an overrun ([`OnOverrun`](crate::OnOverrun)). A closure that waits for a free
+    /// thread counts as running.
+    ///
+    /// If the term was aborted before this call, the closure does not run, and the handle returns
+    /// an error that [is cancelled](tokio::task::JoinError::is_cancelled).
+    ///
+    /// # Cancel safety
+    ///
+    /// The closure runs on if the handle is dropped, and remains a part of the task.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a tokio runtime.
+    #[track_caller]
+    pub fn spawn_blocking<F, R>(&self, f: F) -> JoinHandle<R>
+    where
+        F: FnOnce(&Self) -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        let Some(part) = self.begin(PartKind::Closure, Location::caller()) else {
+            let refused = tokio::spawn(std::future::pending());
+            refused.abort();
+            return refused;
+        };
+        let leadership = self.clone();
+        tokio::task::spawn_blocking(move || {
+            let output = f(&leadership);
+            drop(part);
+            output
+        })
+    }
+
+    /// Begins a part of the task, unless the term was aborted or is over.
+    fn begin(&self, kind: PartKind, place: &'static Location<'static>) -> Option<Part> {
+        let part = Part::begin(&self.term, kind, place);
+        part.filter(|_| !self.term.aborted.is_cancelled())
+    }
+
     pub(crate) fn end(&self, reason: EndReason) {
         self.term.command(TermCommand::Resign(reason));
     }
 }
+
+/// A hold on a lease: the lease is not released while this value exists. See
+/// [`Leadership::hold`].
+#[derive(Debug)]
+#[must_use = "the lease may be released as soon as the hold is dropped"]
+pub struct Hold(#[expect(dead_code, reason = "its drop ends the hold")] Part);
 
 /// The term is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -53,6 +53,9 @@
 //! # More
 //!
 //! - **Several elections in one process**: [`CandidateRuntime`].
+//! - **Work outside of the task**, or that blocks: [`Leadership::spawn`],
+//!   [`Leadership::spawn_blocking`] and [`Leadership::hold`]. [`OnOverrun`] is the action if it does
+//!   not stop.
 //! - **A task that hangs**: a progress deadline ([`TimingsOptions::progress_deadline`],
 //!   [`Leadership::report_progress`]) or a [`HealthCheck`] ends the term.
 //! - **Watching an election**: [`observe`].
@@ -118,11 +121,17 @@ pub mod store;
 pub mod testing;
 pub mod trace;
 
+#[cfg(any(feature = "peers", feature = "router"))]
+mod browser_guard;
 mod client_certificate;
 mod clock;
 mod credentials;
+mod file_value;
 mod http;
 mod http_client;
+mod last_addresses;
+mod overrun;
+mod parts;
 mod random;
 mod root_certificates;
 mod runtime;
@@ -153,7 +162,7 @@ pub use credentials::{Credentials, CredentialsError};
 pub use guarantee::Guarantee;
 pub use health::HealthCheck;
 pub use http::HttpClientError;
-pub use leadership::{Leadership, NotLeading, ProclaimError};
+pub use leadership::{Hold, Leadership, NotLeading, ProclaimError};
 #[cfg(feature = "peers")]
 pub use quorum::{QuorumKind, TermQuorum};
 pub use root_certificates::{RootCertificates, RootCertificatesError};
@@ -169,11 +178,19 @@ pub use tenure_core::{
 #[cfg(feature = "config-file")]
 #[doc(hidden)]
 pub mod __cli {
+    #[cfg(any(feature = "peers", feature = "router"))]
+    pub use crate::browser_guard::guard;
     #[cfg(feature = "peers")]
     pub use crate::config::bully_settings::{cluster_of, peers_of};
     pub use crate::config::load::{credentials_of, from_settings, roots_of, servers_of};
+    pub use crate::config::permissions::{warn_of_folder, warn_of_secret};
     pub use crate::config::settings::{
-        EXAMPLE, Scope, Settings, is_secret, nearest, secret_variables, variables,
+        EXAMPLE, Scope, Settings, is_secret, secret_variables, warn_of_unknown_variables,
     };
+    pub use tenure_core::file_path::check as check_path;
+
     pub use crate::metrics::{MetricFamily, MetricSample, MetricValue};
+    pub use crate::overrun::set_flush;
+    #[cfg(feature = "peers")]
+    pub use crate::peer_transport::listen;
 }

@@ -84,14 +84,16 @@ impl CandidateRuntime {
         LeaderMetadata::check(&config.metadata).map_err(StartError::Metadata)?;
         let (rules, detection) = (&plan.settings, &plan.detection);
         let timings = rules.timings();
-        tracing::info!(election = %config.election, candidate = %config.candidate, %plan, "member");
+        tracing::info!(election = %config.election, candidate = %config.candidate, %plan,
+            on_overrun = config.on_overrun.name(), "member");
         for warning in &plan.warnings {
             tracing::warn!(election = %config.election, "{warning}");
         }
         let cluster = bully.cluster.as_ref();
         let cluster = cluster.unwrap_or(&config.election.name);
-        let fingerprint = Fingerprint::of(rules);
-        let mut file = StateFile::open(&bully.state_dir, cluster, me, &fingerprint)?;
+        let fingerprint = Fingerprint::of(&config.election, rules);
+        let group = format!("{}/{cluster}", config.election.namespace);
+        let mut file = StateFile::open(&bully.state_dir, &group, me, &fingerprint)?;
         if let Some(fallback) = &config.fallback {
             self.check_changes(&config, fallback, &mut file, &fingerprint)?;
         } else if file.config_changed {
@@ -135,6 +137,7 @@ impl CandidateRuntime {
             message_lifetime: timings.message_lifetime(),
             mac: Mac::new(bully.key.as_ref()).into(),
             listen: bully.listening_address(),
+            hosts: bully.host_names(),
             page: peer_page::router(client, cluster, me),
             clock: clock.clone(),
         };

@@ -77,7 +77,7 @@ impl PeersClient {
         let peers: Vec<Peer> = peers.into_iter().collect();
         let client = http::plain_client();
         let uses_tls = http::uses_tls(peers.iter().filter_map(|peer| peer.url.as_ref()));
-        let http = http::build(client, &RootCertificates::system(), uses_tls)?;
+        let http = http::build(client, &RootCertificates::system(), uses_tls, None)?;
         Ok(Self {
             http,
             cluster,

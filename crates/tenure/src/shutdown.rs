@@ -2,7 +2,11 @@
 
 use std::future::Future;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::{register, register_conditional_default, register_conditional_shutdown};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Completes when the process receives SIGTERM, which service managers, container platforms and
@@ -10,12 +14,20 @@ use tokio::signal::unix::{SignalKind, signal};
 /// [`Candidate`](crate::Candidate) that exists as long as its process: the task ends, and then the
 /// lease is released.
 ///
-/// The shutdown takes some time: a leader's task has its stop grace, and the release of the lease
-/// has a timeout. (With a store that does not answer and a task that stops at once, it takes 5 s.)
-/// A candidate that does not lead needs up to 1 s.
+/// The shutdown takes some time: a leader's task has its stop grace, and then the release of the
+/// lease takes at most 5 s, however long the lease is. A candidate that does not lead needs at most
+/// 1 s. Both take some milliseconds with a store that answers.
 ///
-/// From this call on, the two signals no longer end the process, even before the future is awaited
-/// and after it is dropped. All of these futures in one process complete at a signal.
+/// From this call on, the first of the two signals no longer ends the process, even before the
+/// future is awaited and after it is dropped. All of these futures in one process complete at it. A
+/// second signal ends the process at once, as it would without this function: a task that does not
+/// stop can't keep the process alive. The lease is then not released, and expires. If the process
+/// has the id 1, the exit code is 128 plus the number of the signal. Each call of this function
+/// begins with a first signal again.
+///
+/// # Cancel safety
+///
+/// A signal that arrives before the future is awaited completes it.
 ///
 /// # Errors
 ///
@@ -38,6 +50,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// # }
 /// ```
 pub fn shutdown_signal() -> io::Result<impl Future<Output = ()> + Send + 'static> {
+    end_at_second_signal()?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
@@ -46,4 +59,28 @@ pub fn shutdown_signal() -> io::Result<impl Future<Output = ()> + Send + 'static
             _ = interrupt.recv() => {}
         }
     })
+}
+
+/// Whether the process has received a signal since the last call of [`shutdown_signal`].
+static IS_STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// Lets the second signal have its default action. The handler does that, so it also works if all
+/// threads are blocked.
+fn end_at_second_signal() -> io::Result<()> {
+    static REGISTERED: Mutex<bool> = Mutex::new(false);
+    let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    IS_STOPPING.store(false, Ordering::SeqCst);
+    if !std::mem::replace(&mut *registered, true) {
+        for signal in [SIGTERM, SIGINT] {
+            // The handlers run in this order: the first signal finds false.
+            if std::process::id() == 1 {
+                // The kernel ignores the default action of a signal for the first process.
+                register_conditional_shutdown(signal, 128 + signal, &IS_STOPPING)?;
+            } else {
+                register_conditional_default(signal, &IS_STOPPING)?;
+            }
+            register(signal, &IS_STOPPING)?;
+        }
+    }
+    Ok(())
 }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::parts::Parts;
 #[cfg(feature = "peers")]
 use crate::quorum::TermQuorum;
 use crate::runtime::{Command, DriverHandle, TermCommand};
@@ -31,6 +32,9 @@ pub(crate) struct TermState {
     pub(crate) valid_until: AtomicU64,
     /// The time at which the task is aborted at the latest, in nanoseconds of the clock.
     pub(crate) stop_by: AtomicU64,
+    /// The time at which work of the term is an overrun, in nanoseconds of the clock. It stays when
+    /// the driver dies, because the lease then expires.
+    pub(crate) overrun_at: AtomicU64,
     /// The time of the task's last progress report, in nanoseconds of the clock.
     progress: AtomicU64,
     /// Cancelled when the task must stop.
@@ -44,6 +48,8 @@ pub(crate) struct TermState {
     pub(crate) ended: watch::Sender<Option<EndReason>>,
     /// Cancelled when the task is aborted.
     pub(crate) aborted: CancellationToken,
+    /// The parts of the task that have not ended.
+    pub(crate) parts: Parts,
     /// The metadata that the leader has published in this term.
     pub(crate) proclaimed: watch::Sender<Option<BTreeMap<String, String>>>,
 }
@@ -65,6 +71,7 @@ impl TermState {
             driver,
             valid_until: AtomicU64::new(0),
             stop_by: AtomicU64::new(0),
+            overrun_at: AtomicU64::new(u64::MAX),
             lost: CancellationToken::new(),
             reason: OnceLock::new(),
             at_risk: watch::Sender::new(false),
@@ -72,6 +79,7 @@ impl TermState {
             quorum: watch::Sender::default(),
             ended: watch::Sender::new(None),
             aborted: CancellationToken::new(),
+            parts: Parts::default(),
             proclaimed: watch::Sender::default(),
         }
     }
@@ -92,7 +100,13 @@ impl TermState {
             .store(nanos(valid_until), Ordering::Release);
     }
 
-    /// Returns the time until `deadline`, which is [`Self::valid_until`] or [`Self::stop_by`].
+    /// Updates the time at which work of the term is an overrun.
+    pub(crate) fn set_overrun_at(&self, overrun_at: Option<Instant>) {
+        let nanos = overrun_at.map_or(u64::MAX, Instant::as_nanos);
+        self.overrun_at.store(nanos, Ordering::Release);
+    }
+
+    /// Returns the time until `deadline`, which is one of the times of this term.
     pub(crate) fn until(&self, deadline: &AtomicU64) -> Duration {
         Instant::from_nanos(deadline.load(Ordering::Acquire)).since(self.clock.now())
     }

@@ -8,31 +8,31 @@ use tenure_core::lease::candidate::TaskEnd;
 use tracing::Span;
 
 use crate::leadership::Leadership;
+use crate::parts::{Part, until_aborted};
 use crate::runtime::{DriverHandle, TermCommand};
 use crate::task::TaskResult;
 use crate::term::TermState;
 
 /// A term in use. Each term has one guard, from its beginning. The caller that campaigned for the
-/// term gets the guard, and drops it when no work depends on the term any more. The driver releases
-/// the lease only after that.
+/// term gets the guard, and drops it when its task has ended. The other parts of the task, such as
+/// holds, are then asked to stop. The driver releases the lease only after all parts have ended.
 ///
 /// Because the drop ends the use of the term, every term ends, even if a campaign is given up at
 /// the moment when it wins, if the task panics, or if the task's runtime is shut down.
 #[derive(Debug)]
 pub(crate) struct TermGuard {
     pub(crate) leadership: Leadership,
-    /// The handle keeps the candidate alive as long as its term is in use.
-    _driver: Arc<DriverHandle>,
+    part: Part,
     end: TaskEnd,
     /// The span of the beginning of the term, until the term is in use.
     begin: Span,
 }
 
 impl TermGuard {
-    pub(crate) const fn new(term: Arc<TermState>, driver: Arc<DriverHandle>, begin: Span) -> Self {
+    pub(crate) fn new(term: Arc<TermState>, driver: Arc<DriverHandle>, begin: Span) -> Self {
         Self {
+            part: Part::first(term.clone(), driver),
             leadership: Leadership { term },
-            _driver: driver,
             end: TaskEnd::Aborted,
             begin,
         }
@@ -46,6 +46,7 @@ impl TermGuard {
 
 impl Drop for TermGuard {
     fn drop(&mut self) {
+        // The part is dropped after this.
         let ended = TermCommand::TaskEnded(self.end);
         self.leadership.term.command(ended);
     }
@@ -59,15 +60,13 @@ pub(crate) async fn run_task(
     mut guard: TermGuard,
 ) -> Result<(), String> {
     guard.end_begin();
+    guard.part.become_task();
     let term = guard.leadership.term.clone();
     // A panic is resumed below, so no code reads the state that the panic may have left
     // inconsistent.
     let task = AssertUnwindSafe(task).catch_unwind();
-    let ended = tokio::select! {
-        // The abort is checked first, because a task that is always ready would hide it.
-        biased;
-        () = term.aborted.cancelled() => return Ok(()),
-        ended = task => ended,
+    let Some(ended) = until_aborted(task, &guard.part).await else {
+        return Ok(());
     };
     let result = match ended {
         Ok(result) => result.into_result(),

@@ -400,6 +400,7 @@ impl<'a> Lease<'a> {
                     lease_id,
                     to,
                     within,
+                    forced: true,
                 },
                 What::Change { lease_id, proposed } => Operation::Change { lease_id, proposed },
                 What::Describe { lease_id } => Operation::SetMetadata(lease_id, Metadata::new()),
@@ -486,7 +487,13 @@ impl<'a> Lease<'a> {
         };
         let mut applied = apply(record, &operation, earliest, &Rules::NATIVE);
         if matches!(applied, Err(Rejection::Reserved { .. })) {
-            // The exact end of the reservation is unknown.
+            // The exact end of the reservation is unknown. A break without an answer may have ended
+            // it.
+            let mut ends = self.perhaps_ended.iter();
+            if ends.any(|&(ids, since)| ids.is_none() && since < latest) {
+                let lift = Operation::Break(Some(Duration::ZERO));
+                let _ = apply(record, &lift, latest, &Rules::NATIVE);
+            }
             applied = apply(record, &operation, latest, &Rules::NATIVE);
         }
         let older = self.done.iter().map(|done| done.seen.revision);
@@ -531,6 +538,7 @@ fn acquire(lease_id: LeaseId, holder: &CandidateId, duration: LeaseDuration) -> 
         duration,
         lock_delay: Duration::ZERO,
         min_epoch: None,
+        by_operator: false,
         metadata: Metadata::new(),
     }
 }

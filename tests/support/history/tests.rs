@@ -360,6 +360,25 @@ fn a_grant_that_ignores_a_hand_over_is_found() {
 }
 
 #[test]
+fn a_break_may_have_ended_a_reservation() {
+    let hand_over = What::HandOver {
+        lease_id: id(1),
+        to: "c12".parse().unwrap(),
+        within: Duration::from_secs(1),
+    };
+    let handed_over = call(hand_over, 100, Some((110, 2, State::Available, None)));
+    for (answer, revision) in [(None, 3), (Some((130, 3, State::Broken, None)), 4)] {
+        let calls = [
+            acquire(1, 10, 0, 10, 1),
+            handed_over.clone(),
+            call(What::Break, 120, answer),
+            acquire(2, 11, 200, 210, revision),
+        ];
+        assert_eq!(violation(&calls), None);
+    }
+}
+
+#[test]
 fn a_term_continues_under_a_changed_id_and_the_old_id_is_retired() {
     let what = What::Change {
         lease_id: id(1),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::Instant;
 use tenure_core::lease::{LeaseDuration, LeaseId};
-use tenure_core::wire::LeaseView;
+use tenure_core::wire::{Code, LeaseView};
 use tenure_tests::history::{self, Call, Seen, What};
 
 use super::{Evidence, Finding, Lease};
@@ -42,6 +42,10 @@ pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
 }
 
 fn call(op: &Op, changed: &BTreeSet<LeaseId>) -> Option<Call> {
+    // The holder still holds the lease, which it can't hand over to this candidate.
+    if matches!(op.refused(), Some((_, Code::NotWaiting))) {
+        return None;
+    }
     let answer = match op.answered() {
         Some((at, _)) if op.refused().is_some() => Some((at, history::Answer::Refused)),
         _ => op
@@ -96,6 +100,7 @@ fn what(op: &Op, changed: &BTreeSet<LeaseId>) -> Option<What> {
             id: Some(id),
             to,
             within_ms,
+            ..
         } => What::HandOver {
             lease_id: *id,
             to: to.parse().ok()?,

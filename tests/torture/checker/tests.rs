@@ -67,6 +67,8 @@ const fn asks(number: u64, wait_ms: u64) -> Ask {
         id: id(number),
         duration_ms: 1_000,
         wait_ms,
+        lock_delay_ms: 0,
+        min_epoch: None,
     }
 }
 

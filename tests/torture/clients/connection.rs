@@ -109,9 +109,12 @@ fn request(lease: &str, holder: Option<&str>, ask: &Ask) -> Request<Full<Bytes>>
             id: lease_id,
             duration_ms,
             wait_ms,
+            lock_delay_ms,
+            min_epoch,
         } => post(
             "acquire",
-            json!({"lease_id": id(lease_id), "holder": holder, "duration_ms": duration_ms, "wait_ms": wait_ms}),
+            json!({"lease_id": id(lease_id), "holder": holder, "duration_ms": duration_ms, "wait_ms": wait_ms,
+                "lock_delay_ms": lock_delay_ms, "min_epoch": min_epoch}),
         ),
         Ask::Renew {
             id: lease_id,
@@ -136,9 +139,10 @@ fn request(lease: &str, holder: Option<&str>, ask: &Ask) -> Request<Full<Bytes>>
             id: lease_id,
             to,
             within_ms,
+            force,
         } => post(
             "handover",
-            json!({"lease_id": lease_id.as_ref().map(id), "to": to, "within_ms": within_ms}),
+            json!({"lease_id": lease_id.as_ref().map(id), "to": to, "within_ms": within_ms, "force": force}),
         ),
         Ask::Break { period_ms } => post("break", json!({"break_period_ms": period_ms})),
         Ask::Delete => (Method::DELETE, format!("/{lease}"), None),
@@ -168,7 +172,7 @@ fn answer(ask: &Ask, status: u16, body: &[u8]) -> Answer {
     let parsed = match (status, ask) {
         (200, Ask::List) => serde_json::from_slice(body).map(Answer::List),
         (200, Ask::Terms) => {
-            serde_json::from_slice(body).map(|wire::History { terms }| Answer::Terms(terms))
+            serde_json::from_slice(body).map(|wire::History { terms, .. }| Answer::Terms(terms))
         }
         (200, Ask::Verify { .. }) => serde_json::from_slice(body).map(|body: Value| {
             let (current, epoch) = (body["current"] == true, body["epoch"].as_u64());

@@ -1,6 +1,6 @@
 //! Clients that acquire a lease, hold it for a while, and end their terms in every possible way.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tenure_core::lease::LeaseId;
 use tenure_core::wire::Code;
@@ -23,6 +23,8 @@ struct Attempt {
     holder: String,
     duration_ms: u64,
     wait_ms: u64,
+    lock_delay_ms: u64,
+    min_epoch: Option<u64>,
     is_impatient: bool,
     is_sparse: bool,
 }
@@ -37,6 +39,8 @@ impl Attempt {
             id: self.id(),
             duration_ms: self.duration_ms,
             wait_ms: self.wait_ms,
+            lock_delay_ms: self.lock_delay_ms,
+            min_epoch: self.min_epoch,
         }
     }
 }
@@ -81,9 +85,20 @@ fn begin(session: &mut Session, client: u64, number: u64, is_sparse: bool) -> At
         } else {
             session.dice.one_of(&[0, 400, 3_000, 8_000, 8_000, 8_000])
         },
+        lock_delay_ms: session.dice.one_of(&[0, 0, 0, 0, 200, 900]),
+        min_epoch: session.happens(3).then(|| ahead_of_clock(session)),
         is_impatient: session.happens(80),
         is_sparse,
     }
+}
+
+/// An epoch that a candidate may request: up to 20 days ahead of the clock of this machine, which
+/// the store may have as well.
+fn ahead_of_clock(session: &mut Session) -> u64 {
+    let day = Duration::from_secs(24 * 60 * 60).as_millis() as u64;
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH);
+    let clock = clock.map_or(0, |clock| clock.as_millis() as u64);
+    clock + session.dice.below(20 * day)
 }
 
 /// The time to wait for an answer.
@@ -131,6 +146,12 @@ async fn acquire(session: &mut Session, attempt: &Attempt) -> bool {
             RequestResult::Answered(Answer::View(_)) => return true,
             RequestResult::Answered(Answer::Refused(problem)) if problem.status >= 500 => {
                 session.pause(20, 150).await;
+            }
+            // The time of the wait was over. Half of the clients ask again, and have their place.
+            RequestResult::Answered(Answer::Refused(problem))
+                if problem.code == Code::LeaseHeld && session.happens(50) =>
+            {
+                session.pause(1, 50).await;
             }
             RequestResult::Answered(_) => return false,
             RequestResult::Broken => session.pause(5, 50).await,
@@ -225,6 +246,7 @@ async fn end(session: &mut Session, attempt: &Attempt) {
                 id: Some(id),
                 to,
                 within_ms: 100 + session.dice.below(700),
+                force: session.happens(50),
             })
         }
         _ => Some(Ask::Release { id }),
@@ -245,6 +267,8 @@ async fn end(session: &mut Session, attempt: &Attempt) {
                 id: first,
                 duration_ms: attempt.duration_ms,
                 wait_ms: attempt.wait_ms.min(1_000),
+                lock_delay_ms: attempt.lock_delay_ms,
+                min_epoch: attempt.min_epoch,
             },
         };
         session.repeat_later(attempt.lease, &attempt.holder, again);

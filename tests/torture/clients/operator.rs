@@ -19,6 +19,7 @@ pub(super) async fn run(mut session: Session) {
                     id: None,
                     to: to.unwrap_or_else(|| "nobody".into()),
                     within_ms: 100 + session.dice.below(900),
+                    force: session.happens(50),
                 };
                 (lease, hand_over)
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use reqwest::{Client, Method, Response, Url};
 use tenure_core::lease::LeaseId;
+use tenure_core::text::is_unprintable;
 
 use super::blob::AzureBlob;
 use super::properties::Properties;
@@ -371,7 +372,7 @@ fn message(body: &[u8]) -> String {
     let text = text.split("</Message>").next().unwrap_or_default();
     let text = text.lines().next().unwrap_or_default().trim();
     let text = text.trim_end_matches('.');
-    let text = text.chars().filter(|c| !c.is_control());
+    let text = text.chars().filter(|c| !is_unprintable(*c));
     text.take(MAX_MESSAGE).collect()
 }
 

@@ -45,7 +45,7 @@ impl Call {
         access: BlobAccess,
         effect: AccessEffect,
     ) -> Result<LeaseSnapshot> {
-        let lease_id = lease_id(&self.headers, LEASE_ID)?;
+        let lease_id = lease_id(&self.head.headers, LEASE_ID)?;
         let claim = lease_id.map(|lease_id| (lease_id, self.owner()));
         let check = |record: &Record, now| check_access(record, access, claim, now);
         let (store, key) = (&self.service.store, lease_key(&self.target)?);
@@ -119,6 +119,7 @@ mod tests {
             lock_delay: Duration::ZERO,
             metadata: Metadata::new(),
             min_epoch: None,
+            by_operator: false,
         };
         Operation::Acquire(request, UnixMillis::new(0))
     }

@@ -1,15 +1,20 @@
 //! Executes a request: its operation, its permissions and its response.
 
+use std::error::Error as _;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::body::Body;
+use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::Request;
 use axum::http::header::{CONTENT_RANGE, SERVER, WWW_AUTHENTICATE};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use chrono::SecondsFormat;
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use http_body_util::LengthLimitError;
 use tenure_core::lease::Owner;
 use uuid::Builder;
 
@@ -21,8 +26,9 @@ use super::blobs::Item;
 use super::calls::{batch, blobs, containers, lease, list};
 use super::clock;
 use super::error::{
-    BLOB_NOT_FOUND, CONTAINER_NOT_FOUND, Error, INTERNAL_ERROR, INVALID_QUERY_PARAMETER_VALUE,
-    OPERATION_TIMED_OUT, Result, UNSUPPORTED_HTTP_VERB,
+    BLOB_NOT_FOUND, BODY_TIMED_OUT, CONTAINER_NOT_FOUND, Error, INTERNAL_ERROR, INVALID_INPUT,
+    INVALID_QUERY_PARAMETER_VALUE, MISSING_CONTENT_LENGTH_HEADER, OPERATION_TIMED_OUT, Result,
+    UNSUPPORTED_HTTP_VERB,
 };
 use super::headers::check_supported;
 use super::target::{Level, Query, Target, account_of};
@@ -48,11 +54,12 @@ pub(super) struct Call {
     pub(super) service: Arc<Service>,
     pub(super) target: Target,
     pub(super) query: Query,
-    pub(super) method: Method,
-    pub(super) headers: HeaderMap,
+    pub(super) head: Parts,
     pub(super) grant: Grant,
     /// The address of the client, if it is known.
     pub(super) client: Option<IpAddr>,
+    /// The body until [`Call::body`] reads it.
+    unread: Mutex<Option<Body>>,
 }
 
 /// The operation of a request.
@@ -61,10 +68,13 @@ struct Operation {
     /// kind of resource.
     kind: Kind,
     one_of: &'static str,
+    /// Whether the answer may be large: the number of these at a time is limited, as of requests with
+    /// large bodies. A blob's content is in memory once, however many clients read it.
+    is_large: bool,
     run: Run,
 }
 
-type Run = Box<dyn FnOnce(Call, Body) -> BoxFuture<'static, Result<Response>> + Send>;
+type Run = Box<dyn FnOnce(Call) -> BoxFuture<'static, Result<Response>> + Send>;
 
 /// Executes the request if it is permitted.
 pub(super) async fn serve(
@@ -72,33 +82,49 @@ pub(super) async fn serve(
     request: Request,
     client: Option<IpAddr>,
 ) -> Result<Response> {
-    let (parts, body) = request.into_parts();
-    let account = account_of(parts.uri.path());
-    let query = Query::parse(parts.uri.query())?;
-    let target = Target::of_path(parts.uri.path());
+    let (head, body) = request.into_parts();
+    let account = account_of(head.uri.path());
+    let query = Query::parse(head.uri.query())?;
+    let target = Target::of_path(head.uri.path());
     let grant = service
         .guard
-        .admit(&parts, account, target.as_ref().ok(), &query, client)?;
+        .admit(&head, account, target.as_ref().ok(), &query, client)?;
     // The client is authenticated now, so errors may contain the reason.
     let target = target?;
     query.check_unique()?;
-    check_supported(&parts.headers)?;
-    let operation = Operation::of(&parts.method, target.level(), &query)?;
+    check_supported(&head.headers)?;
+    let operation = Operation::of(&head.method, target.level(), &query)?;
     grant.check(operation.kind, operation.one_of)?;
     let is_of_lease = query.get("comp") == Some("lease");
-    let is_renewal = is_of_lease && lease::is_renewal(&parts.headers);
-    let changes_blobs = !is_of_lease && !matches!(parts.method, Method::GET | Method::HEAD);
+    let is_renewal = is_of_lease && lease::is_renewal(&head.headers);
+    let changes_blobs = !is_of_lease && !matches!(head.method, Method::GET | Method::HEAD);
     let most = service.store.limits().request_time;
+    let body_bytes = body.size_hint().lower();
+    let limits = service.store.limits();
+    let permit = match operation.is_large || body_bytes > limits.max_body_bytes as u64 {
+        true => Some(
+            service
+                .store
+                .begin_large_answer(service.guard.owner(account))?,
+        ),
+        false => None,
+    };
     let call = Call {
         target,
         query,
-        method: parts.method,
+        head,
         client,
-        headers: parts.headers,
         grant,
         service,
+        unread: Mutex::new(Some(body)),
     };
-    let running = (operation.run)(call, body);
+    let running = async move {
+        let response = (operation.run)(call).await?;
+        Ok(match permit {
+            Some(permit) => permit.hold(response).await,
+            None => response,
+        })
+    };
     if changes_blobs {
         // The change continues when the client disconnects, because it must not stop halfway.
         let done = tokio::spawn(running).await;
@@ -126,7 +152,7 @@ impl Operation {
         let (restype, comp) = (query.text("restype"), query.text("comp"));
         let method = method.as_str();
         let operation = match (level, restype, comp, method) {
-            (Account, "", "list", "GET") => Self::new(Kind::Service, "l", list::containers),
+            (Account, "", "list", "GET") => Self::large(Kind::Service, "l", list::containers),
             (Container, "container", "", "PUT") => {
                 Self::new(Kind::Container, "cw", containers::create)
             }
@@ -142,7 +168,7 @@ impl Operation {
             (Container, "container", "lease", "PUT") => {
                 Self::new(Kind::Container, "w", lease::lease)
             }
-            (Container, "container", "list", "GET") => Self::new(Kind::Listing, "l", list::blobs),
+            (Container, "container", "list", "GET") => Self::large(Kind::Listing, "l", list::blobs),
             (Blob, "", "", "PUT") => Self::new(Kind::Object, "cw", blobs::put),
             (Blob, "", "", "GET") => Self::new(Kind::Object, "r", blobs::get),
             (Blob, "", "", "HEAD") | (Blob, "", "metadata", "GET" | "HEAD") => {
@@ -154,12 +180,12 @@ impl Operation {
             (Blob, "", "lease", "PUT") => Self::new(Kind::Object, "w", lease::lease),
             (Blob, "", "block", "PUT") => Self::new(Kind::Object, "cw", blobs::put_block),
             (Blob, "", "blocklist", "PUT") => Self::new(Kind::Object, "cw", blobs::put_block_list),
-            (Blob, "", "blocklist", "GET") => Self::new(Kind::Object, "r", blobs::block_list),
+            (Blob, "", "blocklist", "GET") => Self::large(Kind::Object, "r", blobs::block_list),
             // The SDK for JavaScript mistakes an account in the path for a container. Each deletion
             // in a batch has its own credential.
             (Account, "" | "container", "batch", "POST")
             | (Container, "container", "batch", "POST") => {
-                Self::new(Kind::Object, "d", batch::batch)
+                Self::large(Kind::Object, "d", batch::batch)
             }
             (_, _, _, "GET" | "HEAD" | "PUT" | "DELETE") => {
                 let reason = format!("{method} with restype={restype:.40} does not take it here");
@@ -170,20 +196,77 @@ impl Operation {
         Ok(operation)
     }
 
-    /// Creates an operation that changes containers or blobs.
-    fn new<F>(kind: Kind, one_of: &'static str, run: fn(Call, Body) -> F) -> Self
+    /// Creates an operation whose answer may be large.
+    fn large<F>(kind: Kind, one_of: &'static str, run: fn(Call) -> F) -> Self
+    where
+        F: Future<Output = Result<Response>> + Send + 'static,
+    {
+        Self {
+            is_large: true,
+            ..Self::new(kind, one_of, run)
+        }
+    }
+
+    /// Creates an operation.
+    fn new<F>(kind: Kind, one_of: &'static str, run: fn(Call) -> F) -> Self
     where
         F: Future<Output = Result<Response>> + Send + 'static,
     {
         Self {
             kind,
             one_of,
-            run: Box::new(move |call, body| Box::pin(run(call, body))),
+            is_large: false,
+            run: Box::new(move |call| Box::pin(run(call))),
         }
     }
 }
 
 impl Call {
+    /// Reads the body, which may have at most `most` bytes. Nothing else reads bodies.
+    ///
+    /// The body may arrive long after the head, and the credential may have expired meanwhile. So
+    /// the credential is checked again after the last byte.
+    pub(super) async fn body(&self, most: usize) -> Result<Bytes> {
+        let body = self
+            .unread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let body = body.unwrap_or_default();
+        let size = body.size_hint();
+        if size.exact().is_none() {
+            return Err(MISSING_CONTENT_LENGTH_HEADER.into());
+        }
+        if size.lower() > most as u64 {
+            return Err(blobs::too_large(size.lower(), most));
+        }
+        let mut reading = pin!(to_bytes(body, most));
+        let read = match reading.as_mut().now_or_never() {
+            Some(read) => read,
+            None => {
+                let time = self.service.store.limits().request_time;
+                let read = tokio::time::timeout(time, reading).await;
+                let read = read.map_err(|_| BODY_TIMED_OUT)?;
+                let (account, target) = (&self.target.account, Some(&self.target));
+                let guard = &self.service.guard;
+                guard.admit(&self.head, account, target, &self.query, self.client)?;
+                read
+            }
+        };
+        match read {
+            // A slice would keep the whole buffer of the connection in memory.
+            Ok(body) => Ok(Bytes::copy_from_slice(&body)),
+            Err(error)
+                if error
+                    .source()
+                    .is_some_and(|error| error.is::<LengthLimitError>()) =>
+            {
+                Err(blobs::too_large(format!("more than {most}"), most))
+            }
+            Err(_) => Err(INVALID_INPUT.because("the body ends before its last byte")),
+        }
+    }
+
     /// Returns the container or the blob if it exists. The container of a blob must exist.
     pub(super) fn known(&self) -> Result<Option<Arc<Item>>> {
         let catalog = self.service.blobs.catalog();
@@ -210,7 +293,7 @@ impl Call {
 
     /// Returns the id that the client gave to this request.
     pub(super) fn client_request_id(&self) -> Option<&str> {
-        self.headers.get(CLIENT_REQUEST_ID)?.to_str().ok()
+        self.head.headers.get(CLIENT_REQUEST_ID)?.to_str().ok()
     }
 }
 

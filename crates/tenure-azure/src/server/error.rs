@@ -103,6 +103,8 @@ codes! {
         "An HTTP header that's mandatory for this request is not specified."
     OPERATION_TIMED_OUT INTERNAL_SERVER_ERROR "OperationTimedOut"
         "The operation could not be completed within the permitted time."
+    BODY_TIMED_OUT REQUEST_TIMEOUT "OperationTimedOut"
+        "The body of the request did not arrive within the permitted time."
     OUT_OF_RANGE_INPUT BAD_REQUEST "OutOfRangeInput" "One of the request inputs is out of range."
     OUT_OF_RANGE_QUERY_PARAMETER_VALUE BAD_REQUEST "OutOfRangeQueryParameterValue"
         "One of the query parameters specified in the request URI is outside the permissible range."

@@ -30,10 +30,25 @@ impl Xml {
         attributes: &[(&str, &str)],
         content: impl FnOnce(&mut Self),
     ) {
+        self.begin(name, attributes);
+        content(self);
+        self.end(name);
+    }
+
+    /// Begins an element, for content that is not written at once.
+    pub(super) fn begin(&mut self, name: &str, attributes: &[(&str, &str)]) {
         let start = BytesStart::new(name).with_attributes(attributes.iter().copied());
         let _ = self.0.write_event(Event::Start(start));
-        content(self);
+    }
+
+    /// Ends an element that was begun.
+    pub(super) fn end(&mut self, name: &str) {
         let _ = self.0.write_event(Event::End(BytesEnd::new(name)));
+    }
+
+    /// Returns the size of what was written, in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.0.get_ref().len()
     }
 
     /// Writes an element that contains text.

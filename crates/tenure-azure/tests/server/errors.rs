@@ -1,9 +1,16 @@
 //! Errors: each has a code of Azure and an XML body.
 
-use reqwest::Method;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use crate::client::in_memory;
-use crate::common::id;
+use chrono::Utc;
+use reqwest::Method;
+use tenure_server::{Limits, StoreConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::client::{ACCOUNT, development, in_memory, start};
+use crate::common::{SOON, id};
 
 const MALFORMED: (u16, &str) = (400, "InvalidHeaderValue");
 const MISSING: (u16, &str) = (400, "MissingRequiredHeader");
@@ -385,4 +392,70 @@ async fn malformed_and_unknown_resources_are_refused_with_their_codes() {
         az.head("/con/b", &[]).await.header("x-ms-lease-state"),
         "available"
     );
+}
+
+#[tokio::test]
+async fn a_body_that_is_cut_off_or_slow_is_an_error_of_the_client() {
+    let limits = Limits {
+        request_time: Duration::from_millis(500),
+        ..Limits::default()
+    };
+    let config = StoreConfig::memory().with_limits(limits);
+    let (running, az) = start(config, development());
+    az.put("/con?restype=container", &[]).await.assert(201);
+    let date = Utc::now().format("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    let list = "/con/b?comp=blocklist";
+    for (target, kind) in [("/con/b", Some("BlockBlob")), (list, None)] {
+        for (is_cut, status, code) in [
+            (true, 400, "InvalidInput"),
+            (false, 408, "OperationTimedOut"),
+        ] {
+            let headers = [
+                ("content-length", Some("10")),
+                ("x-ms-blob-type", kind),
+                ("x-ms-date", Some(&*date)),
+                ("x-ms-version", Some("2026-10-06")),
+            ];
+            let headers = headers
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, value?)));
+            let mut headers: BTreeMap<String, String> = headers
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect();
+            let signature = az.signature(&Method::PUT, target, &headers);
+            headers.insert("authorization".into(), signature);
+            let lines = headers
+                .iter()
+                .map(|(name, value)| format!("{name}: {value}\r\n"));
+            let lines: String = lines.collect();
+            let address = running.api.origin.strip_prefix("http://").unwrap();
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            let request =
+                format!("PUT /{ACCOUNT}{target} HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n01234");
+            socket.write_all(request.as_bytes()).await.unwrap();
+            if is_cut {
+                socket.shutdown().await.unwrap();
+            }
+            let mut answer = String::new();
+            let read = socket.read_to_string(&mut answer);
+            let _ = tokio::time::timeout(SOON, read)
+                .await
+                .expect("an answer in time");
+            // A connection may also end without an answer, because its client is gone.
+            if !(is_cut && answer.is_empty()) {
+                let line = format!("HTTP/1.1 {status} ");
+                assert!(answer.starts_with(&line), "{target}: {answer}");
+                assert!(
+                    answer.contains(&format!("x-ms-error-code: {code}\r\n")),
+                    "{answer}"
+                );
+            }
+        }
+    }
+    let metrics = running
+        .api
+        .http
+        .get(format!("{}/metrics", running.api.origin));
+    let metrics = metrics.send().await.unwrap().text().await.unwrap();
+    assert!(!metrics.contains("route=\"azure\",status=\"5"), "{metrics}");
 }

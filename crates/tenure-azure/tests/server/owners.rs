@@ -124,7 +124,7 @@ fn with_lease_id(number: u32) -> [(Method, &'static str, Value); 6] {
         (
             Method::POST,
             "/handover",
-            json!({"lease_id": lease_id, "to": "c2", "within_ms": 1_000}),
+            json!({"lease_id": lease_id, "to": "c2", "within_ms": 1_000, "force": true}),
         ),
         (Method::POST, "/release", json!({"lease_id": lease_id})),
         (

@@ -145,6 +145,39 @@ async fn a_page_has_at_most_5000_results() {
 }
 
 #[tokio::test]
+async fn a_list_of_blobs_with_large_metadata_has_several_pages() {
+    let (_running, az) = with_blob(b"0").await;
+    let metadata = "&".repeat(6_000);
+    for number in 0..80 {
+        let headers = [("x-ms-blob-type", "BlockBlob"), ("x-ms-meta-k", &*metadata)];
+        let path = format!("/con/dir{}/{number}", number % 2);
+        az.put(&path, &headers).await.assert(201);
+    }
+    for (delimiter, all) in [("", 81), ("&delimiter=/", 3)] {
+        let (mut names, mut pages, mut marker) = (Vec::new(), 0, String::new());
+        loop {
+            let list = "/con?restype=container&comp=list&include=metadata";
+            let page = az
+                .get(&format!("{list}{delimiter}&marker={marker}"), &[])
+                .await;
+            let text = page.assert(200).text();
+            assert!(text.len() < (1 << 20) + 50_000, "{}", text.len());
+            let found = text.split("<Name>").skip(1);
+            names.extend(found.filter_map(|rest| Some(rest.split_once('<')?.0.to_owned())));
+            pages += 1;
+            let next = text.split("<NextMarker>").nth(1);
+            match next.and_then(|next| next.split_once('<')) {
+                Some((next, _)) if !next.is_empty() => marker = next.to_owned(),
+                _ => break,
+            }
+        }
+        assert_eq!(names.len(), all, "{names:?}");
+        assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
+        assert_eq!(pages, if delimiter.is_empty() { 3 } else { 1 });
+    }
+}
+
+#[tokio::test]
 async fn the_refusal_of_a_range_names_the_size() {
     let (_running, az) = with_blob(b"0123456789").await;
     let part = az.get(BLOB, &[("x-ms-range", "bytes=10-")]).await;

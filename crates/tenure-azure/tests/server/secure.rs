@@ -6,6 +6,7 @@ use std::time::Duration;
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use chrono::{SecondsFormat, Utc};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Certificate, Client};
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use tenure_server::{ServeError, Server, Store, StoreConfig, Tls};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::{ACCOUNT, Az, KEY, development, in_memory, start};
+use crate::common::wire::Wire;
 use crate::common::{SOON, served};
 use crate::signer::{self, Signer, wrong_claims, wrong_tokens};
 
@@ -50,12 +52,16 @@ fn query(pairs: &[(&str, &str)], text: &str) -> String {
 
 /// Returns an account SAS with all permissions, which is valid until the year 2100.
 fn account_sas(addresses: &str, protocols: &str) -> String {
+    account_sas_until("2100-01-01", addresses, protocols)
+}
+
+fn account_sas_until(end: &str, addresses: &str, protocols: &str) -> String {
     let pairs = [
         ("sp", "rwdlc"),
         ("ss", "b"),
         ("srt", "sco"),
         ("st", ""),
-        ("se", "2100-01-01"),
+        ("se", end),
         ("sip", addresses),
         ("spr", protocols),
         ("sv", "2022-11-02"),
@@ -112,6 +118,65 @@ async fn a_signature_for_certain_addresses_is_valid_only_there() {
         account_sas("127.0.0.1", "")
     );
     assert_eq!(outcome(&az.http, &url).await.1, ELSEWHERE.1);
+}
+
+#[tokio::test]
+async fn a_body_that_comes_after_the_signature_has_expired_changes_nothing() {
+    let (running, az) = in_memory();
+    az.put("/con?restype=container", &[]).await.assert(201);
+    az.put_block("/con/blob", &[], b"before").await.assert(201);
+    let end = Utc::now() + Duration::from_secs(3);
+    let sas = account_sas_until(&end.to_rfc3339_opts(SecondsFormat::Millis, true), "", "");
+    // Each operation with a body: its method, its target, its headers, and its body.
+    let list = "<BlockList></BlockList>";
+    let batch = "--b\r\nContent-Type: application/http\r\n\r\nDELETE /devstoreaccount1/con/blob HTTP/1.1\r\n\r\n--b--\r\n";
+    let kind = "x-ms-blob-type: BlockBlob\r\n";
+    let multipart = "content-type: multipart/mixed; boundary=b\r\n";
+    let requests = [
+        ("PUT", "/con/blob?", kind, "after"),
+        ("PUT", "/con/new?", kind, "after"),
+        ("PUT", "/con/blob?comp=block&blockid=AAAA&", "", "after"),
+        ("PUT", "/con/blob?comp=blocklist&", "", list),
+        (
+            "POST",
+            "/con?restype=container&comp=batch&",
+            multipart,
+            batch,
+        ),
+    ];
+    let mut late = Vec::new();
+    for (method, target, headers, body) in requests {
+        let mut wire = Wire::connect(&running.api).await;
+        let target = format!("/{ACCOUNT}{target}{sas}");
+        let head = format!(
+            "{method} {target} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {}\r\n\
+             expect: 100-continue\r\n\r\n",
+            body.len()
+        );
+        wire.send(head).await.unwrap();
+        // The signature is still valid, and the store reads the body.
+        let reply = wire.reply().await.unwrap();
+        assert_eq!(reply.answer.0, 100, "{target}: {}", reply.head);
+        late.push((target, wire, body));
+    }
+    while Utc::now() <= end {
+        sleep(Duration::from_millis(50)).await;
+    }
+    for (target, mut wire, body) in late {
+        wire.send(body).await.unwrap();
+        let reply = wire.reply().await.unwrap();
+        assert_eq!(reply.answer.0, 403, "{target}: {}", reply.head);
+        assert!(
+            reply.has("x-ms-error-code: AuthenticationFailed"),
+            "{}",
+            reply.head
+        );
+    }
+    let blob = az.get("/con/blob", &[]).await;
+    assert_eq!(blob.text(), "before");
+    az.get("/con/new", &[]).await.assert(404);
+    let blocks = "/con/blob?comp=blocklist&blocklisttype=uncommitted";
+    assert!(!az.get(blocks, &[]).await.text().contains("AAAA"));
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@
 //! Comments and the order of the file are kept.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,6 +16,7 @@ use tenure_server::access::{AccessFile, MAX_SECRETS, Secret};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, value};
 
 use crate::exit;
+use crate::new_files::{self, as_owner, folder_of};
 
 /// The time to wait for another command that changes the file.
 const LOCK_TIME: Duration = Duration::from_secs(10);
@@ -73,7 +74,7 @@ impl AccessFileEdit {
         // A link to the file stays a link.
         let path = &fs::canonicalize(path).unwrap_or_else(|_| path.into());
         let lock = lock(path)?;
-        let text = fs::read_to_string(path).map_err(|error| {
+        let text = as_owner(path, || fs::read_to_string(path)).map_err(|error| {
             let hint = match error.kind() {
                 io::ErrorKind::NotFound => "; tenure init makes one, and --file names another one",
                 _ => "",
@@ -186,36 +187,13 @@ impl AccessFileEdit {
         Ok(())
     }
 
-    /// Replaces the file. At any moment, also after a crash, the file has either the old content or
-    /// the new content.
-    pub(crate) fn save(self) -> anyhow::Result<()> {
+    /// Replaces the file, and returns the new one.
+    pub(crate) fn save(self) -> anyhow::Result<File> {
         let text = self.document.to_string();
         check(&text, &self.path)?;
-        self.replace(&text)
-            .with_context(|| format!("can't write {}", self.path.display()))
-    }
-
-    fn replace(&self, text: &str) -> io::Result<()> {
-        let folder = folder_of(&self.path);
-        let mut new = tempfile::Builder::new()
-            .prefix(".access")
-            .tempfile_in(folder)?;
-        new.write_all(text.as_bytes())?;
-        let mode = match fs::metadata(&self.path) {
-            Ok(before) => {
-                let own = new.as_file().metadata()?;
-                if (own.uid(), own.gid()) != (before.uid(), before.gid()) {
-                    chown(new.path(), Some(before.uid()), Some(before.gid()))?;
-                }
-                before.mode() & 0o7777
-            }
-            Err(_) => MODE,
-        };
-        let permissions = fs::Permissions::from_mode(mode);
-        new.as_file().set_permissions(permissions)?;
-        new.as_file().sync_all()?;
-        new.persist(&self.path).map_err(|error| error.error)?;
-        File::open(folder)?.sync_all()
+        let before = fs::metadata(&self.path);
+        let mode = before.map_or(MODE, |before| before.mode() & 0o777);
+        new_files::replace(&self.path, &text, mode)
     }
 
     fn principals(&mut self) -> anyhow::Result<impl Iterator<Item = &mut Table>> {
@@ -271,17 +249,10 @@ fn check(text: &str, path: &Path) -> anyhow::Result<AccessFile> {
     checked.map_err(|error| exit::error(exit::BAD_CONFIGURATION, error))
 }
 
-fn folder_of(path: &Path) -> &Path {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    folder.unwrap_or_else(|| Path::new("."))
-}
-
 fn lock(path: &Path) -> anyhow::Result<File> {
     let folder = folder_of(path);
     let failed = || format!("can't lock {}", folder.display());
-    let file = File::open(folder).with_context(failed)?;
+    let file = as_owner(path, || File::open(folder)).with_context(failed)?;
     let until = Instant::now() + LOCK_TIME;
     loop {
         match file.try_lock() {

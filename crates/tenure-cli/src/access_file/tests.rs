@@ -1,5 +1,7 @@
 //! Tests of changes of access files.
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 use tempfile::TempDir;

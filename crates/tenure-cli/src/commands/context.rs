@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde_json::json;
+use tenure::__cli::{Scope, Settings, check_path};
 use toml_edit::{DocumentMut, value};
 
 use crate::settings::contexts::{Contexts, default_path};
-use crate::{exit, output, secret_file};
+use crate::{exit, new_files, output};
 
 /// List the stores of ~/.config/tenure/config.toml, add one, or choose one
 ///
@@ -83,12 +84,18 @@ impl Context {
                 }
                 let text = fs::read_to_string(file)
                     .with_context(|| format!("can't read {}", file.display()))?;
+                // A misspelt key would be left out without a word.
+                Settings::of_file(Scope::Candidate, file)?;
                 let mut added: DocumentMut = text
                     .parse()
                     .with_context(|| format!("{} is not TOML", file.display()))?;
                 // A context is used in any directory, so its paths are made absolute.
                 for key in ["ca_file", "token_file", "client_certificate", "client_key"] {
                     if let Some(path) = added.get(key).and_then(|item| item.as_str()) {
+                        check_path(path).map_err(|error| {
+                            let text = format!("{}: {key} = {path:?}: {error}", file.display());
+                            exit::bad_configuration(text)
+                        })?;
                         let path = std::path::absolute(path)?;
                         added[key] = value(path.to_string_lossy().into_owned());
                     }
@@ -148,10 +155,6 @@ fn change(path: &PathBuf, change: impl FnOnce(&mut DocumentMut)) -> anyhow::Resu
     let folder = path
         .parent()
         .context("the file of contexts has no directory")?;
-    fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-    let new = path.with_extension("new");
-    // A command that was killed may have left this file.
-    let _ = fs::remove_file(&new);
-    secret_file::write(&new, &document.to_string())?;
-    fs::rename(&new, path).with_context(|| format!("can't write {}", path.display()))
+    new_files::make_folder(folder, 0o700, None)?;
+    new_files::replace(path, &document.to_string(), 0o600).map(drop)
 }

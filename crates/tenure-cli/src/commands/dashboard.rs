@@ -13,7 +13,7 @@ use tenure::store::{Code, SessionCode, StoreError};
 
 use crate::runtime::block_on;
 use crate::settings::ClientArgs;
-use crate::{output, secret_file, store};
+use crate::{new_files, output, store};
 
 /// The time in which the browser reads the file with the address.
 const READ_TIME: Duration = Duration::from_secs(10);
@@ -83,7 +83,7 @@ fn open(url: &str) -> anyhow::Result<()> {
     // A path may have characters that HTML treats in a special way.
     let url = url.replace('&', "&amp;").replace('"', "&quot;");
     let html = format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={url}\">");
-    secret_file::write(&path, &html)?;
+    new_files::write(&path, &html, 0o600)?;
     let browser = env::var("BROWSER").ok().filter(|name| !name.is_empty());
     let opener = if cfg!(target_os = "macos") {
         "open"

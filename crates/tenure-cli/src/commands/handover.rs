@@ -21,13 +21,17 @@ use crate::store;
 pub(crate) struct Handover {
     #[command(flatten)]
     lease: LeaseArgs,
-    /// Next leader: the id of a candidate that competes
+    /// Next leader: the id of a candidate that waits for the lease
     #[arg(long, value_name = "CANDIDATE")]
     to: CandidateId,
     /// Time for the holder to stop; with less than the duration of the lease it may still act when
     /// the next leader begins [default: the duration of the lease; required if that is infinite]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     within: Option<Duration>,
+    /// Hand over to a candidate that does not wait for the lease: nobody leads until it competes, or
+    /// the time is over
+    #[arg(long)]
+    force: bool,
     /// Reason, for the log of the store and the term history
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -43,6 +47,7 @@ impl Handover {
             lease_id: None,
             to: self.to.to_string(),
             within_ms: within.into(),
+            force: self.force.then_some(true),
             reason: self.reason.clone(),
         };
         let view = block_on(client.hand_over(name, &request))?;

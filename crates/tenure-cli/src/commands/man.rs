@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 
+use crate::new_files::as_owner;
 use crate::output;
 
 /// Print the manual page, or write all pages to a directory
@@ -23,8 +24,11 @@ impl Man {
             output::line(String::from_utf8_lossy(&page).trim_end())?;
             return Ok(());
         };
-        std::fs::create_dir_all(folder)
-            .and_then(|()| clap_mangen::generate_to(command, folder))
+        let generate = || {
+            std::fs::create_dir_all(folder)?;
+            clap_mangen::generate_to(command, folder)
+        };
+        as_owner(&folder.join("tenure.1"), generate)
             .with_context(|| format!("can't write to {}", folder.display()))?;
         Ok(())
     }

@@ -25,15 +25,18 @@ pub(crate) struct Status {
 impl Status {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let LeaseArgs { name, store, json } = &self.lease;
-        let view = match self.other_service()? {
-            Some(service) => block_on(service.lease())?,
-            None => match block_on(store::client(store)?.lease(name)) {
-                Err(error) if is_unreachable(&error) => return self.without_store(error),
-                answer => answer?,
-            },
+        let (view, waiters) = match self.other_service()? {
+            Some(service) => (block_on(service.lease())?, None),
+            None => {
+                let client = store::client(store)?;
+                match block_on(client.lease(name)) {
+                    Err(error) if is_unreachable(&error) => return self.without_store(error),
+                    view => (view?, block_on(client.waiters(name))?),
+                }
+            }
         };
         let view = view.ok_or_else(|| store::unknown_lease(name))?;
-        lease_view::print(&view, *json)?;
+        lease_view::print_with_waiters(&view, waiters.as_ref(), *json)?;
         if *json || view.epoch.is_some() {
             return Ok(());
         }

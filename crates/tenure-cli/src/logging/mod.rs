@@ -4,12 +4,14 @@ mod nonblocking_stderr;
 #[cfg(feature = "otel")]
 mod otel;
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
-use tracing::warn;
+use serde_json::json;
+use tracing::{error, warn};
 use tracing_subscriber::filter::{FilterExt as _, LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -27,12 +29,30 @@ pub(crate) const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// The environment variable that sets levels.
 const LEVELS: &str = "TENURE_LOG";
 
+/// The environment variable that sets the format of lines.
+pub(crate) const FORMAT: &str = "TENURE_LOG_FORMAT";
+
 /// Format of log lines: for people, or one JSON object per line.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum LogFormat {
     #[default]
     Text,
     Json,
+}
+
+impl LogFormat {
+    /// Returns whether these arguments, which may be wrong, or else the environment ask for JSON.
+    pub(crate) fn is_json(arguments: &[OsString]) -> bool {
+        let mut own = arguments.iter().take_while(|argument| *argument != "--");
+        while let Some(argument) = own.next() {
+            if argument == "--log-format" {
+                return own.next().is_some_and(|value| value == "json");
+            } else if argument == "--log-format=json" {
+                return true;
+            }
+        }
+        std::env::var_os(FORMAT).is_some_and(|value| value == "json")
+    }
 }
 
 /// Starts logging, and the export of traces for the service of this name, if there is one. Levels
@@ -63,6 +83,11 @@ pub(crate) fn start(format: LogFormat, service: Option<&'static str>) -> anyhow:
                 .collect::<Vec<_>>(),
         )
         .init();
+    if let LogFormat::Json = format {
+        std::panic::set_hook(Box::new(
+            |panic| error!(error = %panic, "a thread has panicked"),
+        ));
+    }
     if let Some(error) = failure {
         // Elections do not depend on traces.
         warn!(error = format!("{error:#}"), "no traces are exported");
@@ -108,9 +133,25 @@ pub(crate) fn stop() {
     flush(FLUSH_TIMEOUT);
 }
 
+/// Prints the error that ends this process, after all earlier log lines: for people, or as one JSON
+/// line with the exit code. Logging may not have started.
+pub(crate) fn print_failure(format: LogFormat, error: &str, exit_code: u8) {
+    if let LogFormat::Text = format {
+        return print(format_args!("tenure: {error}"));
+    }
+    let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
+    print(json!({
+        "timestamp": now,
+        "level": "ERROR",
+        "message": "tenure ends with an error",
+        "error": error,
+        "exit_code": exit_code,
+    }));
+}
+
 /// Prints a line that is not a log event, after all earlier log lines.
 pub(crate) fn print(line: impl Display) {
-    nonblocking_stderr::write_line(format!("{line}\n").as_bytes());
+    nonblocking_stderr::write_line(&format!("{line}\n"));
 }
 
 fn filter() -> anyhow::Result<EnvFilter> {

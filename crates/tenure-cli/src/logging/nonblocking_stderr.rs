@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tenure_core::text;
 use tracing::warn;
 
 /// Size of the buffer: some thousand lines, so that a slow reader loses none.
@@ -42,8 +43,11 @@ fn buffer() -> MutexGuard<'static, Buffer> {
     BUFFER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds a line to the buffer, or drops it if the buffer is full.
-pub(super) fn write_line(line: &[u8]) {
+/// Adds a line to the buffer, or drops it if the buffer is full. The line may have texts of other
+/// processes.
+pub(super) fn write_line(line: &str) {
+    let line = text::escape_document(line);
+    let line = line.as_bytes();
     let mut buffer = buffer();
     if buffer.lines.len() + line.len() > BUFFER_BYTES {
         buffer.dropped += 1;
@@ -104,7 +108,7 @@ pub(super) struct LineWriter;
 
 impl Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        write_line(line);
+        write_line(&String::from_utf8_lossy(line));
         Ok(line.len())
     }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use tenure::__cli::Settings;
 use tenure::config::ConfigError;
+use tenure_core::wire;
 use tenure_server::access::TrustedProxies;
 
 /// The checked settings of access control.
@@ -20,21 +21,13 @@ pub(crate) struct AccessSettings {
 
 impl AccessSettings {
     pub(crate) fn new(settings: &Settings) -> Result<Self, ConfigError> {
-        let file = settings.with("access.file", |text| match text {
-            "" => Ok(None),
-            text => Ok(Some(text.into())),
-        })?;
-        let hosts = settings.items("access.hosts", |host| Ok(host.to_owned()))?;
-        if let Some(wrong) = hosts.iter().find(|host| !is_host(host)) {
-            let reason =
-                format!("{wrong:?} is not a host name; write it without a scheme and a port");
-            return Err(settings.invalid("access.hosts", reason));
-        }
+        let file = settings.required_path("access.file")?;
+        let hosts = settings.items("access.hosts", wire::host_name)?;
         let proxies = settings.items("access.trusted_proxies", Ok)?;
         let trusted_proxies = TrustedProxies::new(proxies)
             .map_err(|reason| settings.invalid("access.trusted_proxies", reason))?;
         Ok(Self {
-            file: file.flatten(),
+            file,
             hosts,
             trusted_proxies,
             allow_plain_http: settings
@@ -43,9 +36,4 @@ impl AccessSettings {
             allow_anonymous: settings.flag("access.allow_anonymous")?.unwrap_or_default(),
         })
     }
-}
-
-fn is_host(text: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    text.bytes().all(is_part)
 }

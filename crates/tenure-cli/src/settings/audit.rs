@@ -2,7 +2,7 @@
 
 use tenure::__cli::Settings;
 use tenure::config::ConfigError;
-use tenure_server::audit::{Audit, AuditConfig, AuditLevel, AuditTarget};
+use tenure_server::audit::{AuditConfig, AuditLevel, AuditTarget};
 
 /// The value that means standard error.
 const STDERR: &str = "stderr";
@@ -11,24 +11,27 @@ const STDERR: &str = "stderr";
 const OPERATORS: &str = "operators";
 const CHANGES: &str = "changes";
 
-/// Opens the audit log, if one is set.
-pub(crate) fn open(settings: &Settings) -> Result<Audit, ConfigError> {
+/// Returns the configuration of the audit log, if one is set. Its file can be opened.
+pub(crate) fn checked(settings: &Settings) -> Result<Option<AuditConfig>, ConfigError> {
     let (name, is_required) = (level(settings)?, is_required(settings)?);
     let level = match name {
         CHANGES => AuditLevel::Changes,
         _ => AuditLevel::Operators,
     };
-    let target = match settings.text("audit.file")? {
-        None | Some("") => return Ok(Audit::none()),
-        Some(STDERR) => AuditTarget::Stderr,
-        Some(path) => AuditTarget::File(path.into()),
+    let target = match settings.path("audit.file")? {
+        None => return Ok(None),
+        Some(path) if path.as_os_str() == STDERR => AuditTarget::Stderr,
+        Some(path) => AuditTarget::File(path),
     };
     let config = AuditConfig {
         target,
         level,
         is_required,
     };
-    Audit::open(config).map_err(|error| settings.invalid("audit.file", error.to_string()))
+    match config.check() {
+        Ok(()) => Ok(Some(config)),
+        Err(error) => Err(settings.invalid("audit.file", error.to_string())),
+    }
 }
 
 /// Returns the name of the level in effect.

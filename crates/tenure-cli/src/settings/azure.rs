@@ -8,8 +8,35 @@ use tenure_azure::server::{AzureBearer, AzureConfig, AzureConfigError, ServedAcc
 
 use super::limits;
 
+/// The flags that enable the protocol, beside the table.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AzureFlags {
+    pub(crate) azure: bool,
+    /// Also the well-known account of emulators.
+    pub(crate) azure_dev: bool,
+}
+
+/// The configuration of the protocol, if a flag or a setting enables it.
+pub(super) fn checked(
+    settings: &Settings,
+    flags: AzureFlags,
+    over_tls: bool,
+) -> Result<Option<AzureConfig>, ConfigError> {
+    if !(flags.azure || flags.azure_dev || settings.has_table("azure")) {
+        return Ok(None);
+    }
+    let mut config = config(settings)?;
+    config.over_tls = over_tls;
+    if flags.azure_dev {
+        config.accounts.push(ServedAccount::development());
+    }
+    check(settings, &config)?;
+    Ok(Some(config))
+}
+
 /// The configuration of the protocol. [`check`] checks it when it is complete.
 pub(crate) fn config(settings: &Settings) -> Result<AzureConfig, ConfigError> {
+    settings.warn_of_inline("azure.accounts");
     let accounts = settings.items("azure.accounts", account)?;
     let mut config = AzureConfig::new(accounts);
     limits::read(settings, "azure", config.limits())?;
@@ -27,7 +54,7 @@ fn account(text: &str) -> Result<ServedAccount, String> {
 }
 
 fn bearer(settings: &Settings) -> Result<Option<AzureBearer>, ConfigError> {
-    let Some(path) = settings.text("azure.bearer_keys")? else {
+    let Some(path) = settings.path("azure.bearer_keys")? else {
         return Ok(None);
     };
     let invalid = |error: String| settings.invalid("azure.bearer_keys", error);
@@ -46,7 +73,7 @@ pub(crate) fn audience(settings: &Settings) -> Result<&str, ConfigError> {
 }
 
 /// Checks a configuration with all of its accounts.
-pub(crate) fn check(settings: &Settings, config: &AzureConfig) -> Result<(), ConfigError> {
+fn check(settings: &Settings, config: &AzureConfig) -> Result<(), ConfigError> {
     config.check().map_err(|error| {
         let key = match &error {
             AzureConfigError::NoAccount => {

@@ -10,7 +10,8 @@ use tenure::Name;
 use tenure::config::{ConfigError, Origin};
 use tenure::store::Endpoint;
 use tenure_server::{
-    ClusterConfig, Compaction, EtcdConfig, Failover, PostgresConfig, PostgresUrl, SharedEngine,
+    ClusterConfig, ClusterMember, Compaction, EtcdConfig, Failover, PostgresConfig, PostgresUrl,
+    SharedEngine,
 };
 
 pub(crate) const ETCD: &str = "etcd";
@@ -77,17 +78,18 @@ pub(crate) fn config(
     Ok(Some(config))
 }
 
-/// The files with secrets that a cluster names, so that their modes can be checked.
-pub(crate) fn secret_files(config: &ClusterConfig) -> Vec<PathBuf> {
-    let files = match &config.engine {
-        SharedEngine::Etcd(etcd) => vec![etcd.password_file.clone(), etcd.key.clone()],
-        SharedEngine::Postgres(postgres) => match &postgres.url {
-            PostgresUrl::File(path) => vec![Some(path.clone())],
-            PostgresUrl::Text(_) => Vec::new(),
-        },
-        _ => Vec::new(),
-    };
-    files.into_iter().flatten().collect()
+/// Checks what the settings of the engine name: the connection string, and the files.
+pub(super) fn check(settings: &Settings, config: &ClusterConfig) -> Result<(), ConfigError> {
+    ClusterMember::check(config).map_err(|error| {
+        let error = error.to_string();
+        let named = match &config.engine {
+            SharedEngine::Etcd(_) => ["etcd.ca_file", "etcd.certificate", "etcd.key"]
+                .into_iter()
+                .find(|key| error.contains(key)),
+            _ => Some(settings.first_set(&["postgres.url_file", "postgres.url"])),
+        };
+        settings.invalid(named.unwrap_or("etcd.endpoints"), error)
+    })
 }
 
 /// Refuses tables that this engine does not use: a server with a forgotten `engine` would be a store
@@ -132,8 +134,8 @@ fn server(settings: &Settings) -> Result<String, ConfigError> {
 }
 
 fn advertise(settings: &Settings, listen: SocketAddr) -> Result<String, ConfigError> {
-    let scheme = match settings.text("tls.certificate")? {
-        None | Some("") => "http",
+    let scheme = match settings.required_path("tls.certificate")? {
+        None => "http",
         Some(_) => "https",
     };
     let set = settings.with("cluster.advertise", |text| {
@@ -199,6 +201,9 @@ fn etcd(settings: &Settings) -> Result<EtcdConfig, ConfigError> {
     config.ca_file = file(settings, "etcd.ca_file")?;
     config.certificate = file(settings, "etcd.certificate")?;
     config.key = file(settings, "etcd.key")?;
+    settings.secret_path("etcd.password_file")?;
+    settings.secret_path("etcd.key")?;
+    let is_plain_http_allowed = settings.flag("etcd.allow_plain_http")?.unwrap_or_default();
     both(
         settings,
         ("etcd.user", config.user.is_some()),
@@ -216,6 +221,13 @@ fn etcd(settings: &Settings) -> Result<EtcdConfig, ConfigError> {
         }
         if config.user.is_some() && !is_loopback(url) {
             let reason = format!("the password would be sent unencrypted to {url}: write https");
+            return Err(settings.invalid("etcd.endpoints", reason));
+        }
+        if !is_plain_http_allowed && !is_loopback(url) {
+            let reason = format!(
+                "other machines can read the lease ids that are sent to {url}, and change the log: write https, \
+                 or set allow_plain_http = true in [etcd] for a network that you trust"
+            );
             return Err(settings.invalid("etcd.endpoints", reason));
         }
     }
@@ -239,7 +251,7 @@ fn postgres(settings: &Settings) -> Result<PostgresConfig, ConfigError> {
             return Err(ConfigError::missing("postgres.url_file", reason));
         }
         Some((key, text)) if key == "postgres.url" => PostgresUrl::Text(text),
-        Some((key, _)) => PostgresUrl::File(settings.text(&key)?.unwrap_or_default().into()),
+        Some((key, _)) => PostgresUrl::File(settings.path(&key)?.unwrap_or_default()),
     };
     let mut config = PostgresConfig::new(url);
     let schema = settings.with("postgres.schema", |text| {
@@ -267,14 +279,11 @@ fn postgres(settings: &Settings) -> Result<PostgresConfig, ConfigError> {
 
 /// The file that a key names, if any. A wrong name is better found before the first request.
 fn file(settings: &Settings, key: &str) -> Result<Option<PathBuf>, ConfigError> {
-    let file = settings.with(key, |path| match path.trim() {
-        "" => Ok(None),
-        path => match std::fs::File::open(path) {
-            Ok(_) => Ok(Some(path.into())),
-            Err(error) => Err(format!("can't read it: {error}")),
-        },
-    })?;
-    Ok(file.flatten())
+    let path = settings.path(key)?;
+    match path.as_ref().map(std::fs::File::open) {
+        Some(Err(error)) => Err(settings.invalid(key, format!("can't read it: {error}"))),
+        _ => Ok(path),
+    }
 }
 
 /// Refuses one of two keys that need each other.

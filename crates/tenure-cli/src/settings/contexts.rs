@@ -93,6 +93,7 @@ impl ClientArgs {
             path: path.clone(),
             line: 1,
         };
+        settings.set_context(name);
         settings.set("servers", &context.servers, origin());
         for (key, value) in [
             ("ca_file", &context.ca_file),

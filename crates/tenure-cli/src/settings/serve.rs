@@ -66,10 +66,13 @@ pub(super) fn resolve(text: &str, example: &str) -> Result<SocketAddr, String> {
 }
 
 fn data_dir(settings: &Settings) -> Result<PathBuf, ConfigError> {
-    let data_dir = settings.with("serve.data_dir", |text| match text {
-        "" => Err("must not be empty".into()),
-        text if text.contains(char::REPLACEMENT_CHARACTER) => Err("must be UTF-8".into()),
-        text => Ok(text.into()),
-    })?;
+    let data_dir = settings.required_path("serve.data_dir")?;
+    if data_dir
+        .as_deref()
+        .is_some_and(|path| path.exists() && !path.is_dir())
+    {
+        let reason = "must be a directory, and this is a file";
+        return Err(settings.invalid("serve.data_dir", reason.into()));
+    }
     Ok(data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()))
 }

@@ -3,7 +3,9 @@
 use std::net::{SocketAddr, TcpListener};
 
 use tenure::__cli::Settings;
-use tenure::config::ConfigError;
+use tenure::Config;
+use tenure::config::{Bully, ConfigError};
+use tenure_core::wire::host_name;
 
 use super::serve::resolve;
 
@@ -22,15 +24,27 @@ pub(crate) fn address(settings: &Settings) -> Result<Option<SocketAddr>, ConfigE
     Ok(address.flatten())
 }
 
-/// Opens the status listener, if there is one. The error names the place of the setting.
-pub(crate) fn bind(settings: &Settings) -> Result<Option<TcpListener>, ConfigError> {
+/// Reads the names under which clients reach the status listener: those of the setting and, for a
+/// member among peers, those in the list of members.
+pub(crate) fn hosts(settings: &Settings, config: &Config) -> Result<Vec<String>, ConfigError> {
+    let members = config.members().map(Bully::host_names);
+    members.map_or_else(|| settings.items("hosts", host_name), Ok)
+}
+
+/// Opens the status listener, if there is one, and reads its names. The error names the place of
+/// the setting.
+pub(crate) fn bind(
+    settings: &Settings,
+    config: &Config,
+) -> Result<Option<(TcpListener, Vec<String>)>, ConfigError> {
+    let hosts = hosts(settings, config)?;
     let Some(address) = address(settings)? else {
         return Ok(None);
     };
-    let listener = TcpListener::bind(address).map_err(|error| {
+    let listener = tenure::__cli::listen(address).map_err(|error| {
         let right = "use another port, or port 0 for a free one";
         let reason = format!("can't listen on {address}: {error}; {right}");
         settings.invalid(STATUS_LISTEN, reason)
     })?;
-    Ok(Some(listener))
+    Ok(Some((listener, hosts)))
 }

@@ -9,21 +9,16 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<Tls>, ConfigError> {
     let missing =
         |key, other| ConfigError::missing(key, format!("{other} is set, and each needs the other"));
     let (certificate, key) = match (
-        file(settings, "tls.certificate")?,
-        file(settings, "tls.key")?,
+        settings.required_path("tls.certificate")?,
+        settings.required_path("tls.key")?,
     ) {
         (None, None) => return Ok(None),
         (Some(certificate), Some(key)) => (certificate, key),
         (Some(_), None) => return Err(missing("tls.key", "tls.certificate")),
         (None, Some(_)) => return Err(missing("tls.certificate", "tls.key")),
     };
+    settings.secret_path("tls.key")?;
     Tls::open(certificate, key)
         .map(Some)
         .map_err(|error| settings.invalid(&format!("tls.{}", error.setting), error.reason))
-}
-
-/// The file that a key names, if any.
-pub(crate) fn file<'a>(settings: &'a Settings, key: &str) -> Result<Option<&'a str>, ConfigError> {
-    let file = settings.text(key)?;
-    Ok(file.filter(|file| !file.is_empty()))
 }

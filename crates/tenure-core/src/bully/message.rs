@@ -5,8 +5,8 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{HardState, NodeId};
-use crate::Epoch;
 use crate::detector::Verdict;
+use crate::{Epoch, Incarnation};
 
 /// The name of an election: its organiser, the organiser's incarnation, and a number within that
 /// incarnation. Of two elections of one organiser, the greater one is the newer one.
@@ -154,6 +154,8 @@ pub enum PeerInput {
     Message {
         /// The sender.
         from: NodeId,
+        /// The incarnation of the process that has sent it. A promise is for one process.
+        incarnation: Incarnation,
         /// The message.
         message: PeerMessage,
     },

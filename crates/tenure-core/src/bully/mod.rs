@@ -41,6 +41,8 @@ pub use hard_state::HardState;
 pub use member::{MAX_MEMBERS, Member, Membership, MembershipError, RECOMMENDED_RELAY_MEMBERS};
 pub use message::{ElectionId, PeerEffect, PeerInput, PeerMessage, QuorumMessage};
 pub use node::PeerCandidate;
+#[cfg(test)]
+pub(crate) use node_state::Process;
 pub use node_state::Started;
 pub use quorums::{QuorumKind, Quorums, QuorumsError};
 #[cfg(any(test, feature = "mutations"))]

@@ -414,4 +414,10 @@ impl ElectionMachine for PeerCandidate {
         let timings = self.state.settings.timings.term();
         self.state.term.as_ref().map(|term| term.abort_at(timings))
     }
+
+    fn overrun_at(&self) -> Option<Instant> {
+        let timings = self.state.settings.timings.term();
+        let term = self.state.term.as_ref();
+        term.map(|term| term.overrun_at(timings))
+    }
 }

@@ -4,9 +4,10 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::outbox::Outbox;
+use super::settings::mutation;
 use super::{GroupGuarantee, GroupSettings, HardState, NodeId, PeerMessage};
 use crate::election::{CampaignFailure, EndReason, Term, TermEvent};
-use crate::{Epoch, Instant, Random, UnixMillis};
+use crate::{Epoch, Incarnation, Instant, Random, UnixMillis};
 
 /// The time at which a member started, on both clocks.
 ///
@@ -18,6 +19,15 @@ pub struct Started {
     pub at: Instant,
     /// The start on the wall clock.
     pub wall: UnixMillis,
+}
+
+/// A process of a member, to which a promise is made. A promise does not pass to a later process of
+/// the member: the state of the member may have been copied, and then the earlier process still
+/// relies on the promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Process {
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: Incarnation,
 }
 
 /// The arguments and the shared state of one call of a machine.
@@ -79,12 +89,23 @@ impl NodeState {
         self.settings.me
     }
 
+    /// Returns this process as a candidate.
+    pub(super) fn own_process(&self) -> Process {
+        Process {
+            node: self.me(),
+            incarnation: Incarnation(self.record.incarnation),
+        }
+    }
+
     /// Returns how long a promise of an earlier incarnation binds. The member may have made that
     /// promise just before it stopped. The promise was for the lease duration of that time, which
-    /// the leader may still rely on. A promise to this member itself protected its own lease, which
-    /// is gone.
+    /// the leader may still rely on. That leader may be the earlier process of this member: it may
+    /// still run, beside a copy of its state.
     pub(super) fn quarantine(&self) -> Option<Duration> {
-        self.record.voted.filter(|&voted| voted != self.me())?;
+        let is_own = self.record.voted == Some(self.me());
+        self.record
+            .voted
+            .filter(|_| !is_own || !mutation!(self.settings, SameProcess))?;
         let promised = Duration::from_millis(self.record.promised_ms.unwrap_or_default());
         Some(promised.max(self.settings.timings.quarantine()))
     }

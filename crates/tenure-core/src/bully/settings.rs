@@ -71,6 +71,9 @@ pub enum DisabledRule {
     LeaveQueue,
     /// With a quorum: a member's promise to itself binds it.
     OwnPromise,
+    /// With a quorum: a promise is for one process of a member, and another process of that member
+    /// is another candidate.
+    SameProcess,
 }
 
 /// The settings of a member: its node id, its group and its rules.

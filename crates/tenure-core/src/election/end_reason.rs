@@ -79,7 +79,8 @@ impl EndReason {
     }
 
     /// Returns the reason for the end of a term whose task ended by itself.
-    pub(crate) const fn of_task(end: TaskEnd) -> Self {
+    #[must_use]
+    pub const fn of_task(end: TaskEnd) -> Self {
         match end {
             TaskEnd::Returned => Self::TaskReturned,
             TaskEnd::Failed => Self::TaskFailed,

@@ -25,7 +25,8 @@ pub(crate) use term::Term;
 ///   [`handle_timeout`](Self::handle_timeout);
 /// - outputs, to be drained after each of the above: [`poll_output`](Self::poll_output), then
 ///   [`poll_timeout`](Self::poll_timeout) for the next call of `handle_timeout`;
-/// - getters, at any time: [`standing`](Self::standing), [`stop_by`](Self::stop_by).
+/// - getters, at any time: [`standing`](Self::standing), [`stop_by`](Self::stop_by),
+///   [`overrun_at`](Self::overrun_at).
 ///
 /// All `now` arguments come from a clock that also counts while the machine is suspended.
 pub trait ElectionMachine {
@@ -70,6 +71,10 @@ pub trait ElectionMachine {
     /// Returns the latest time at which the task of the current term is aborted. Each successful
     /// renewal moves it, until the term is ending.
     fn stop_by(&self) -> Option<Instant>;
+
+    /// Returns the time at which work of the current term is an overrun if no renewal succeeds
+    /// before. Others may lead soon after it.
+    fn overrun_at(&self) -> Option<Instant>;
 }
 
 /// The state of a candidate at a given `now`.

@@ -26,7 +26,10 @@ pub enum TermEvent {
     Cancel(EndReason),
     /// Abort the task.
     Abort,
-    /// The task was aborted and still runs. The overrun policy decides what happens.
+    /// The task was aborted and still runs. The term is renewed until the task is gone.
+    Lingering,
+    /// The task was aborted and still runs, and the term is not renewed. The overrun policy decides
+    /// what happens.
     Overrun,
     /// The term is over and its task is gone. The machine has released the leadership if it could.
     Ended(Epoch, EndReason),

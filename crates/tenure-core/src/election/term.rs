@@ -25,15 +25,27 @@ pub(crate) struct Term<P> {
     pub(crate) successor: Option<P>,
 }
 
-/// The end of a term, stage by stage: cancel, grace, abort, overrun.
+/// The end of a term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct StepDown {
     reason: EndReason,
     cancelled_at: Instant,
+    /// The time at which leadership was lost; `None` while the term is renewed.
+    lost_at: Option<Instant>,
     /// The time at which others may lead, if that is known to be before the hard stop.
     ceiling: Option<Instant>,
-    aborted_at: Option<Instant>,
-    overrun: bool,
+    stage: Stage,
+}
+
+/// The last stage that the end of a term has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    Cancelled,
+    Aborted,
+    /// The aborted task still runs, and the term is renewed.
+    Lingering,
+    /// The aborted task still runs, and the term is not renewed.
+    Overrun,
 }
 
 impl<P> Term<P> {
@@ -77,11 +89,6 @@ impl<P> Term<P> {
         }
     }
 
-    /// Returns the time at which the lease expires for all other candidates unless it is renewed.
-    pub(crate) fn expires(&self, timings: &Timings) -> Instant {
-        self.renewed + timings.lease_duration()
-    }
-
     /// Returns the latest time at which the task is aborted.
     pub(crate) fn abort_at(&self, timings: &Timings) -> Instant {
         let hard_stop = self.renewed + timings.hard_stop();
@@ -102,16 +109,28 @@ impl<P> Term<P> {
         due.into_iter().flatten().fold(tick, Instant::min)
     }
 
-    /// Returns the time of the next stage of the step-down. An aborted task always gets its
-    /// allowance before it counts as overrunning.
+    /// Returns the time at which work that still runs is an overrun, unless the term is renewed:
+    /// the abort allowance after the last moment at which a task may be aborted. It is before
+    /// others may lead, because the allowance is a part of the margin.
+    pub(crate) fn overrun_at(&self, timings: &Timings) -> Instant {
+        let hard_stop = self.renewed + timings.hard_stop();
+        let ending = self.ending.as_ref();
+        let lost = ending.and_then(|ending| Some((ending.lost_at?, ending.ceiling)));
+        let last = lost.map_or(hard_stop, |(lost_at, ceiling)| {
+            (lost_at + timings.stop_grace()).min(ceiling.unwrap_or(hard_stop))
+        });
+        last.min(hard_stop) + timings.abort_allowance()
+    }
+
+    /// Returns the time of the next stage of the step-down. While the term is renewed, no other
+    /// candidate can lead, so work that lingers is no overrun.
     fn stage_due(&self, timings: &Timings) -> Option<Instant> {
-        match self.ending.as_ref()? {
-            StepDown { overrun: true, .. } => None,
-            StepDown {
-                aborted_at: Some(aborted_at),
-                ..
-            } => Some(*aborted_at + timings.abort_allowance()),
-            _ => Some(self.abort_at(timings)),
+        let ending = self.ending.as_ref()?;
+        match ending.stage {
+            Stage::Cancelled => Some(self.abort_at(timings)),
+            Stage::Aborted | Stage::Lingering if self.lost => Some(self.overrun_at(timings)),
+            Stage::Aborted => Some(self.abort_at(timings) + timings.abort_allowance()),
+            Stage::Lingering | Stage::Overrun => None,
         }
     }
 
@@ -192,9 +211,9 @@ impl<P> Term<P> {
             self.ending = Some(StepDown {
                 reason,
                 cancelled_at: now,
+                lost_at: None,
                 ceiling: None,
-                aborted_at: None,
-                overrun: false,
+                stage: Stage::Cancelled,
             });
             outputs.emit(TermEvent::Cancel(reason));
         }
@@ -213,23 +232,27 @@ impl<P> Term<P> {
         self.lost = true;
         self.begin_ending(now, reason, outputs);
         if let Some(ending) = &mut self.ending {
+            ending.lost_at.get_or_insert(now);
             ending.ceiling = ceiling;
         }
         self.advance(now, timings, outputs);
     }
 
-    /// Takes the next stage of the step-down if it is due. A stage that is late because the machine
-    /// was suspended is taken at once.
+    /// Takes all stages of the step-down that are due. After a suspension past the last of them,
+    /// others may lead already, so an aborted task gets no allowance.
     fn advance<E>(&mut self, now: Instant, timings: &Timings, outputs: &mut Outputs<E>) {
-        let is_due = self.stage_due(timings).is_some_and(|due| now >= due);
-        if let Some(ending) = self.ending.as_mut().filter(|_| is_due) {
-            if ending.aborted_at.is_none() {
-                ending.aborted_at = Some(now);
-                outputs.emit(TermEvent::Abort);
-            } else {
-                ending.overrun = true;
-                outputs.emit(TermEvent::Overrun);
-            }
+        while self.stage_due(timings).is_some_and(|due| now >= due) {
+            let is_lost = self.lost;
+            let Some(ending) = &mut self.ending else {
+                return;
+            };
+            let (stage, event) = match ending.stage {
+                Stage::Cancelled => (Stage::Aborted, TermEvent::Abort),
+                _ if is_lost => (Stage::Overrun, TermEvent::Overrun),
+                _ => (Stage::Lingering, TermEvent::Lingering),
+            };
+            ending.stage = stage;
+            outputs.emit(event);
         }
     }
 }

@@ -47,7 +47,7 @@ pub use id::{LeaseId, LeaseIdError};
 pub use lease::{Due, Lease, RequestNumber};
 pub use operation::{Acquire, Metadata, Operation, Resume};
 pub use owner::Owner;
-pub use queue::{Priority, Waiting};
+pub use queue::{PLACE_KEPT_FOR, Priority, Waiting};
 pub use record::{Grant, Lapse, RETIRED_LIMIT, Record, Reservation, State};
 #[cfg(any(test, feature = "mutations"))]
 pub use rules::DisabledLeaseRule;

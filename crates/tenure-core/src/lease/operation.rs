@@ -28,6 +28,8 @@ pub struct Acquire {
     /// epoch that the peers have chosen. The store then ignores its wall clock, so that both epochs
     /// are equal if possible. [`Epoch::most_asked_for`] is the upper bound.
     pub min_epoch: Option<Epoch>,
+    /// Whether the sender is an operator of the lease, who may request epochs further ahead.
+    pub by_operator: bool,
 }
 
 /// The term for which a candidate takes a lease again.
@@ -63,7 +65,8 @@ pub enum Operation {
     Release(LeaseId),
     /// Break the lease of any holder. It ends after this period or at its own expiry, whichever
     /// comes first. Without a period, a fixed lease runs until its expiry, and an infinite lease
-    /// ends at once.
+    /// ends at once. If nobody holds the lease, a break with the period zero ends its lock delay and
+    /// its reservation.
     Break(Option<Duration>),
     /// Release the lease and reserve it for one candidate.
     HandOver {
@@ -73,15 +76,19 @@ pub enum Operation {
         to: CandidateId,
         /// The time of the reservation.
         within: Duration,
+        /// Whether the candidate need not wait for the lease.
+        forced: bool,
     },
     /// Break the lease, and then reserve it for one candidate: an operator's hand-over, which needs
     /// no lease id. The holder notices it as a break.
     SwitchOver {
         /// The only candidate that may acquire the lease.
         to: CandidateId,
-        /// The time that the holder has to stop, and that the candidate then has to acquire the
-        /// lease.
+        /// The time that the holder has to stop. The candidate has the same time to acquire the
+        /// lease, from the end of the lock delay on.
         within: Duration,
+        /// Whether the candidate need not wait for the lease.
+        forced: bool,
     },
     /// Replace the holder's metadata.
     SetMetadata(LeaseId, Metadata),

@@ -1,23 +1,49 @@
 //! The waiting queue of a lease.
 
 use alloc::collections::BTreeMap;
+use core::time::Duration;
 
 use super::{Acquire, LeaseId, Owner, RequestNumber};
+use crate::{CandidateId, Instant};
 
 /// The priority of a waiting request. Lower numbers go first.
 pub type Priority = u32;
 
+/// How long the place of a request that has ended without a grant is kept for the next request
+/// under its lease id. A candidate asks again after a round trip, and after a failure within a few
+/// seconds.
+pub const PLACE_KEPT_FOR: Duration = Duration::from_secs(10);
+
+/// The maximum number of kept places of a lease: as many requests wait for a lease of a store by
+/// default, and a proxy may cut all of them at once. Places beyond it are not kept.
+const KEPT_LIMIT: usize = 10_000;
+
 /// The requests that wait for one lease, ordered by priority and then by arrival.
 ///
 /// `T` is the caller's handle for the reply. Each lease id waits at most once: a repeated request
-/// replaces `T` and keeps the position, because the client has dropped the earlier request.
+/// replaces `T` and keeps the position, because the client has dropped the earlier request. It also
+/// keeps the position if the earlier request has ended a short time ago.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Queue<T> {
     /// The waiting request that was granted last, until the next change of the lease.
     pub(super) unconfirmed: Option<RequestNumber>,
     pub(super) waiting: BTreeMap<Position, Waiting<T>>,
-    pub(super) positions: BTreeMap<(LeaseId, Option<Owner>), Position>,
+    pub(super) positions: BTreeMap<Key, Position>,
+    /// The places of requests that have ended. They bar nobody from a grant.
+    kept: BTreeMap<Key, KeptPlace>,
     arrivals: u64,
+}
+
+/// Identifies a candidate that waits.
+type Key = (LeaseId, Option<Owner>);
+
+/// The place of a request that has ended without a grant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct KeptPlace {
+    position: Position,
+    since: Instant,
+    holder: CandidateId,
+    until: Instant,
 }
 
 /// The priority, and then the order of arrival.
@@ -32,6 +58,9 @@ pub struct Waiting<T> {
     pub request: Acquire,
     /// The principal that sent the request, if the store has access control.
     pub owner: Option<Owner>,
+    /// The time at which the request arrives. While it waits: the time since which its candidate
+    /// has waited, also by earlier requests.
+    pub since: Instant,
     /// The caller's handle for the reply.
     pub reply_to: T,
 }
@@ -42,25 +71,38 @@ impl<T> Default for Queue<T> {
             unconfirmed: None,
             waiting: BTreeMap::new(),
             positions: BTreeMap::new(),
+            kept: BTreeMap::new(),
             arrivals: 0,
         }
     }
 }
 
 impl<T> Waiting<T> {
-    fn key(&self) -> (LeaseId, Option<Owner>) {
+    fn key(&self) -> Key {
         (self.request.lease_id, self.owner.clone())
     }
 }
 
 impl<T> Queue<T> {
     /// Adds a request behind all requests of its priority. Returns the request that it replaces, if
-    /// the lease id is already waiting. Its position stays the same if the priority does.
-    pub(super) fn join(&mut self, priority: Priority, waiting: Waiting<T>) -> Option<Waiting<T>> {
-        let key = waiting.key();
+    /// the lease id is already waiting. Its position stays the same if the priority does, also after
+    /// a request under this lease id that has ended a short time ago.
+    pub(super) fn join(
+        &mut self,
+        priority: Priority,
+        mut waiting: Waiting<T>,
+    ) -> Option<Waiting<T>> {
+        let (key, now) = (waiting.key(), waiting.since);
+        let kept = self.kept.remove(&key).filter(|kept| now < kept.until);
         let replaced = self.positions.get(&key).copied();
-        let position = match replaced {
-            Some(position) if position.0 == priority => position,
+        let earlier =
+            replaced.and_then(|position| Some((position, self.waiting.get(&position)?.since)));
+        let earlier = earlier.or_else(|| kept.map(|kept| (kept.position, kept.since)));
+        if let Some((_, since)) = earlier {
+            waiting.since = since;
+        }
+        let position = match earlier {
+            Some((position, _)) if position.0 == priority => position,
             _ => {
                 self.arrivals += 1;
                 (priority, self.arrivals)
@@ -83,10 +125,12 @@ impl<T> Queue<T> {
         Some(taken)
     }
 
-    /// Removes a request that waits under `lease_id`, if `gone` returns `true` for it.
+    /// Removes a request that waits under `lease_id`, if `gone` returns `true` for it, and keeps its
+    /// place.
     pub(super) fn leave(
         &mut self,
         lease_id: LeaseId,
+        now: Instant,
         gone: impl Fn(&Waiting<T>) -> bool,
     ) -> Option<Waiting<T>> {
         // Requests of several principals may wait under one lease id.
@@ -95,8 +139,32 @@ impl<T> Queue<T> {
         let is_gone = |position| self.waiting.get(position).is_some_and(&gone);
         let (_, &position) = same_id.find(|(_, position)| is_gone(*position))?;
         let left = self.waiting.remove(&position)?;
-        self.positions.remove(&left.key());
+        let key = left.key();
+        self.positions.remove(&key);
+        if self.kept.len() < KEPT_LIMIT {
+            let place = KeptPlace {
+                position,
+                since: left.since,
+                holder: left.request.holder.clone(),
+                until: now + PLACE_KEPT_FOR,
+            };
+            self.kept.insert(key, place);
+        }
         Some(left)
+    }
+
+    /// Forgets the places whose time is over. Returns the time at which the next one is over.
+    pub(super) fn forget_places(&mut self, now: Instant) -> Option<Instant> {
+        self.kept.retain(|_, kept| now < kept.until);
+        self.kept.values().map(|kept| kept.until).min()
+    }
+
+    /// Returns whether a request of this candidate waits, or its place is kept.
+    pub(super) fn has(&self, candidate: &CandidateId, now: Instant) -> bool {
+        let mut waiting = self.waiting.values();
+        let mut kept = self.kept.values().filter(|kept| now < kept.until);
+        waiting.any(|waiting| waiting.request.holder == *candidate)
+            || kept.any(|kept| kept.holder == *candidate)
     }
 
     /// Removes every request for which `gone` returns `true`.
@@ -117,9 +185,9 @@ impl<T> Queue<T> {
         self.waiting.get(position)
     }
 
-    /// Returns whether no request waits and no grant can be given back.
+    /// Returns whether no request waits, no place is kept, and no grant can be given back.
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.unconfirmed.is_none()
+        self.waiting.is_empty() && self.kept.is_empty() && self.unconfirmed.is_none()
     }
 }
 
@@ -137,14 +205,20 @@ mod tests {
             duration: LeaseDuration::Infinite,
             lock_delay: Duration::ZERO,
             min_epoch: None,
+            by_operator: false,
             metadata: Metadata::new(),
         };
         Waiting {
             number: id,
             request,
             owner: None,
+            since: Instant::default(),
             reply_to,
         }
+    }
+
+    fn at(secs: u64) -> Instant {
+        Instant::default() + Duration::from_secs(secs)
     }
 
     fn drain(mut queue: Queue<&'static str>) -> Vec<&'static str> {
@@ -203,14 +277,75 @@ mod tests {
         let id = LeaseId::from_random_bits(0, 1);
         assert!(
             queue
-                .leave(id, |waiting| waiting.reply_to == "lost")
+                .leave(id, at(0), |waiting| waiting.reply_to == "lost")
                 .is_none()
         );
         assert!(
             queue
-                .leave(id, |waiting| waiting.reply_to == "again")
+                .leave(id, at(0), |waiting| waiting.reply_to == "again")
                 .is_some()
         );
-        assert!(queue.is_idle() && queue.leave(id, |_| true).is_none());
+        assert!(queue.waiting.is_empty() && queue.leave(id, at(0), |_| true).is_none());
+        assert_eq!(queue.forget_places(at(9)), Some(at(10)));
+        assert_eq!(queue.forget_places(at(10)), None);
+        assert!(queue.is_idle());
+    }
+
+    /// Lets a candidate wait from 0 s to 5 s, before another one, and again from then on.
+    fn wait_again(at_secs: u64, priority: Priority) -> (Queue<&'static str>, Instant) {
+        let mut queue = Queue::default();
+        queue.join(100, waiting(1, "first"));
+        queue.join(100, waiting(2, "second"));
+        let id = LeaseId::from_random_bits(0, 1);
+        queue.leave(id, at(5), |_| true).unwrap();
+        let again = Waiting {
+            since: at(at_secs),
+            ..waiting(1, "again")
+        };
+        assert!(queue.join(priority, again).is_none());
+        let since = queue.find(id, None).unwrap().since;
+        (queue, since)
+    }
+
+    #[test]
+    fn a_request_within_ten_seconds_after_the_last_one_has_its_place_and_its_beginning() {
+        for secs in [5, 14] {
+            let (queue, since) = wait_again(secs, 100);
+            assert_eq!(since, at(0));
+            assert_eq!(drain(queue), ["again", "second"]);
+        }
+        let (queue, since) = wait_again(15, 100);
+        assert_eq!(since, at(15));
+        assert_eq!(drain(queue), ["second", "again"]);
+        // Another priority has other places.
+        let (queue, _) = wait_again(5, 101);
+        assert_eq!(drain(queue), ["second", "again"]);
+    }
+
+    #[test]
+    fn a_kept_place_bars_nobody_and_its_candidate_counts_as_one_that_waits() {
+        let mut queue = Queue::default();
+        queue.join(100, waiting(1, "first"));
+        let id = LeaseId::from_random_bits(0, 1);
+        queue.leave(id, at(0), |_| true).unwrap();
+        let a = "a".parse().unwrap();
+        assert!(queue.has(&a, at(9)) && !queue.has(&a, at(10)));
+        assert!(!queue.has(&"b".parse().unwrap(), at(0)));
+        assert!(queue.take_first(|_| true).is_none());
+        queue.join(100, waiting(2, "second"));
+        assert_eq!(queue.take_first(|_| true).unwrap().reply_to, "second");
+    }
+
+    #[test]
+    fn the_number_of_kept_places_is_limited() {
+        let mut queue = Queue::default();
+        let leave = |number| {
+            queue.join(100, waiting(number, "one"));
+            let id = LeaseId::from_random_bits(0, number);
+            queue.leave(id, at(0), |_| true).unwrap();
+            queue.kept.len()
+        };
+        let counts = (0..=KEPT_LIMIT as u64).map(leave);
+        assert_eq!(counts.max(), Some(KEPT_LIMIT));
     }
 }

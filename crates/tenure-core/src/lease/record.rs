@@ -129,8 +129,18 @@ impl Grant {
 pub struct Reservation {
     /// The only candidate that may acquire the lease.
     pub to: CandidateId,
-    /// The end of the reservation.
-    pub until: Instant,
+    /// The beginning of the reservation: from then on the lease can be granted.
+    pub from: Instant,
+    /// The length of the reservation.
+    pub within: Duration,
+}
+
+impl Reservation {
+    /// Returns the end of the reservation.
+    #[must_use]
+    pub fn until(&self) -> Instant {
+        self.from + self.within
+    }
 }
 
 /// The state of a lease at a given instant, as clients see it.
@@ -269,11 +279,48 @@ impl Record {
         self.grant.as_ref()
     }
 
-    /// Returns whether the lease was handed over and waits for its next holder at `now`.
+    /// Returns the reservation of a lease that was handed over, until it ends.
     #[must_use]
-    pub fn is_reserved(&self, now: Instant) -> bool {
-        let reserved = self.reserved.as_ref();
-        reserved.is_some_and(|reservation| now < reservation.until)
+    pub fn reserved(&self, now: Instant) -> Option<&Reservation> {
+        let reserved = self.reserved.as_deref();
+        reserved.filter(|reserved| now < reserved.until())
+    }
+
+    /// Returns the end of the lock delay that runs at `now`.
+    #[must_use]
+    pub fn lock_delay_until(&self, now: Instant) -> Option<Instant> {
+        self.phase.barred_until().filter(|&until| now < until)
+    }
+
+    /// Reserves the lease for one candidate. The reservation begins when the lease can be granted:
+    /// before that nobody could make use of it.
+    pub(super) fn reserve(&mut self, to: CandidateId, within: Duration, now: Instant) {
+        let from = self.free_at(now);
+        self.reserved = Some(Reservation { to, from, within }.into());
+    }
+
+    /// Moves the beginning of the reservation forward, because the term ends earlier than before.
+    pub(super) fn bring_reservation_forward(&mut self, now: Instant) {
+        let from = self.free_at(now);
+        if let Some(reserved) = &mut self.reserved {
+            reserved.from = reserved.from.min(from);
+        }
+    }
+
+    /// Returns the time from which on the lease can be granted if nothing else changes: the end of
+    /// the term and of its lock delay. For an infinite lease it is `now`.
+    fn free_at(&self, now: Instant) -> Instant {
+        let lock_delay = self
+            .grant
+            .as_ref()
+            .map_or(Duration::ZERO, |it| it.lock_delay);
+        match self.phase.end() {
+            Some(end) => end + lock_delay,
+            None => self
+                .phase
+                .barred_until()
+                .map_or(now, |until| until.max(now)),
+        }
     }
 
     /// Returns the next instant after `now` at which time alone may allow a grant: the end of the
@@ -281,7 +328,7 @@ impl Record {
     #[must_use]
     pub fn next_lapse(&self, now: Instant) -> Option<Instant> {
         let end = self.phase.end();
-        let reserved = self.reserved.as_ref().map(|reservation| reservation.until);
+        let reserved = self.reserved.as_deref().map(Reservation::until);
         [end, self.phase.barred_until(), reserved]
             .into_iter()
             .flatten()
@@ -382,6 +429,7 @@ mod tests {
             duration: LeaseDuration::Fixed(Duration::from_secs(15)),
             lock_delay: Duration::from_secs(5),
             min_epoch: None,
+            by_operator: false,
             metadata: Metadata::new(),
         };
         let operation = Operation::Acquire(request, UnixMillis::new(0));

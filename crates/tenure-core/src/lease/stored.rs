@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::record::Phase;
-use super::{Grant, Lapse, LeaseId, Metadata, Record, Reservation};
+use super::{Grant, Lapse, LeaseId, Metadata, Record};
 use crate::{CandidateId, Instant};
 
 /// A record without instants. A reading of a monotonic clock has no meaning after a restart, so the
@@ -52,10 +52,7 @@ impl Record {
             },
             grant: self.grant.clone(),
             metadata: self.metadata.as_deref().cloned().unwrap_or_default(),
-            reserved: self
-                .reserved
-                .as_deref()
-                .map(|it| (it.to.clone(), it.until.since(now))),
+            reserved: self.reserved(now).map(|it| (it.to.clone(), it.within)),
             retired: self.retired().collect(),
         }
     }
@@ -72,7 +69,7 @@ impl Record {
         let grant = stored.grant.as_ref();
         let lapsed = |lapse| Phase::lapsed(lapse, grant, now);
         let expires = grant.and_then(|grant| grant.duration.end(now));
-        Self {
+        let mut record = Self {
             phase: match stored.state {
                 StoredState::Available => Phase::Available,
                 StoredState::Leased => Phase::Leased { expires },
@@ -82,12 +79,13 @@ impl Record {
             },
             grant: stored.grant,
             metadata: (!stored.metadata.is_empty()).then(|| stored.metadata.into()),
-            reserved: stored.reserved.map(|(to, within)| {
-                let until = now + within;
-                Reservation { to, until }.into()
-            }),
+            reserved: None,
             retired: stored.retired.into_iter().map(|id| (id, now)).collect(),
             floor: 0,
+        };
+        if let Some((to, within)) = stored.reserved {
+            record.reserve(to, within, now);
         }
+        record
     }
 }

@@ -4,6 +4,7 @@
 //! `check` functions then create valid values of the core, or return a [`Problem`] that names the
 //! field, the value and its range. So every API refuses a wrong value in the same way.
 
+mod browser;
 mod cluster;
 mod event;
 mod number;
@@ -16,6 +17,7 @@ mod schema;
 mod session;
 mod view;
 
+pub use browser::{check_host, check_json, check_page, host_name};
 pub use cluster::{ActiveServer, ClusterView, ResignRequest, ServerRole};
 pub use event::{EventKind, LeaseEvent, PastTerm, Reset};
 pub use number::{DurationMs, Number};

@@ -162,14 +162,9 @@ pub enum LookReason {
 pub struct NamespaceList {
     /// The namespaces.
     pub namespaces: Vec<NamespaceView>,
-}
-
-impl NamespaceList {
-    /// Creates the list of these namespaces.
-    #[must_use]
-    pub const fn new(namespaces: Vec<NamespaceView>) -> Self {
-        Self { namespaces }
-    }
+    /// The value of `after` that requests the following namespaces; null if there are none.
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
 /// One namespace.

@@ -94,6 +94,8 @@ codes! {
     LeaseHeld 409 "lease_held" "The lease can't be granted now";
     /// The lease id is not the one that holds the lease.
     LeaseIdMismatch 409 "lease_id_mismatch" "The lease id does not hold the lease";
+    /// The lease is to be handed over to a candidate that does not wait for it.
+    NotWaiting 409 "not_waiting" "The candidate does not wait for the lease";
     /// The lease is not held.
     LeaseNotHeld 409 "lease_not_held" "The lease is not held";
     /// A break is in progress.
@@ -197,6 +199,7 @@ impl From<&Rejection> for Problem {
             Rejection::Expired => (Code::LeaseExpired, None),
             Rejection::IdRetired => (Code::LeaseIdRetired, None),
             Rejection::EpochTooFarAhead { .. } => (Code::OutOfRange, None),
+            Rejection::NotWaiting { .. } => (Code::NotWaiting, None),
             Rejection::EpochPassed { .. } => (Code::EpochPassed, None),
             Rejection::EpochsExhausted => (Code::EpochsExhausted, None),
         };

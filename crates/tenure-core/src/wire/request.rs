@@ -63,11 +63,12 @@ pub struct AcquireRequest {
     #[cfg_attr(feature = "schema", schemars(with = "Option<BTreeMap<String, String>>", extend("x-max-bytes" = MAX_METADATA_BYTES)))]
     pub metadata: BTreeMap<String, String>,
     /// The lock delay: the time after this term's expiry or break in which the store grants the
-    /// lease to nobody; default 0.
+    /// lease to nobody; default 0. The store has a limit for it: 10 minutes by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = millis(Rules::NATIVE.max_duration))))]
     pub lock_delay_ms: Option<Number>,
-    /// The least epoch of the grant. If it is set, the store ignores its clock.
+    /// The least epoch of the grant. If it is set, the store ignores its clock. One that is more than
+    /// 30 days above both that clock and the last epoch of the lease needs an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = Epoch::MAX.get())))]
     pub min_epoch: Option<Number>,
@@ -172,6 +173,7 @@ impl AcquireRequest {
                 lock_delay: check_millis("lock_delay_ms", self.lock_delay_ms, rules.max_duration)?,
                 metadata: self.metadata,
                 min_epoch: self.min_epoch.map(min_epoch).transpose()?,
+                by_operator: false,
             },
             wait: check_wait(self.wait_ms)?,
             priority: match self.priority {
@@ -313,7 +315,8 @@ impl ReleaseRequest {
 pub struct BreakRequest {
     /// The longest time that the lease lasts from now. Without it, a fixed lease lasts until its
     /// expiry. If the break shortens the lease, the holder may still be active when the store
-    /// grants the lease to another candidate.
+    /// grants the lease to another candidate. 0 for a lease that nobody holds ends its lock delay
+    /// and its reservation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = millis(Rules::NATIVE.max_break_period))))]
     pub break_period_ms: Option<Number>,
@@ -347,12 +350,16 @@ pub struct HandOverRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<LeaseId>"))]
     pub lease_id: Option<String>,
-    /// The only candidate that may be granted the lease.
+    /// The only candidate that may be granted the lease. It must wait for the lease.
     #[cfg_attr(feature = "schema", schemars(with = "CandidateId"))]
     pub to: String,
-    /// The time in which only this candidate may acquire the lease.
+    /// The time in which only this candidate may acquire the lease, from the end of the lock delay
+    /// on. The store has a limit for it: 10 minutes by default.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = millis(Rules::NATIVE.max_break_period))))]
     pub within_ms: Number,
+    /// Whether the candidate need not wait for the lease; default false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
     /// The reason, for the store's log, the lease's history and the audit log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(max = MAX_REASON_BYTES), extend("x-max-bytes" = MAX_REASON_BYTES)))]
@@ -368,13 +375,15 @@ impl HandOverRequest {
     pub fn check(self, rules: &Rules) -> Result<(Operation, Option<String>), Problem> {
         let (to, most) = (check_name("to", &self.to)?, rules.max_break_period);
         let within = self.within_ms.millis_up_to("within_ms", most)?;
+        let forced = self.force.unwrap_or(false);
         let operation = match &self.lease_id {
             Some(lease_id) => Operation::HandOver {
                 lease_id: check_name("lease_id", lease_id)?,
                 to,
                 within,
+                forced,
             },
-            None => Operation::SwitchOver { to, within },
+            None => Operation::SwitchOver { to, within, forced },
         };
         Ok((operation, check_reason(self.reason)?))
     }

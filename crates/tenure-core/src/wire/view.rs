@@ -49,6 +49,17 @@ pub struct LeaseView {
     pub without_store: Option<Box<WithoutStoreView>>,
     /// The metadata of the holder.
     pub metadata: Option<BTreeMap<String, String>>,
+    /// The rest of the lock delay in which nobody is granted the lease; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_delay_remaining_ms: Option<u64>,
+    /// The only candidate that may be granted the lease, because it was handed over to it; absent if
+    /// the lease is not reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<CandidateId>"))]
+    pub reserved_for: Option<String>,
+    /// The time until the reservation ends; absent if the lease is not reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_remaining_ms: Option<u64>,
     /// The number of acquires that wait for the lease.
     pub waiters: u64,
     /// The store's revision at the last change. Renewals do not count as changes.
@@ -75,6 +86,9 @@ impl LeaseView {
             granted_at: None,
             without_store: None,
             metadata: None,
+            lock_delay_remaining_ms: None,
+            reserved_for: None,
+            reserved_remaining_ms: None,
             waiters: 0,
             revision: 0,
             lease_id: None,
@@ -86,6 +100,7 @@ impl LeaseView {
     #[must_use]
     pub fn of(namespace: &str, lease: &str, record: &Record, now: Instant) -> Self {
         let (held, remaining) = (record.held(now), record.remaining(now));
+        let (lock_delay, reserved) = (record.lock_delay_until(now), record.reserved(now));
         Self {
             holder: held.map(|grant| grant.holder.as_str().into()),
             owner: held.and_then(|grant| Some(grant.owner.as_ref()?.as_str().into())),
@@ -93,6 +108,9 @@ impl LeaseView {
             duration_ms: held.map(|grant| grant.duration.into()),
             remaining_ms: remaining.and_then(LeaseDuration::fixed).map(millis),
             metadata: held.map(|_| record.metadata(now).cloned().unwrap_or_default()),
+            lock_delay_remaining_ms: lock_delay.map(|until| millis(until.since(now))),
+            reserved_for: reserved.map(|reserved| reserved.to.as_str().into()),
+            reserved_remaining_ms: reserved.map(|reserved| millis(reserved.until().since(now))),
             ..Self::new(namespace, lease, record.state(now))
         }
     }
@@ -123,6 +141,9 @@ pub struct LeaseList {
 pub struct History {
     /// The terms, newest first.
     pub terms: Vec<TermView>,
+    /// The value of `before` that requests the following terms; null if there are none.
+    #[serde(default)]
+    pub next: Option<u64>,
 }
 
 /// One term of a lease.

@@ -181,7 +181,10 @@ impl Candidate {
                 let leader = leader.and_then(|(leader, _)| node_of(&leader));
                 context.emit(ProcessEffect::SeesLeader(leader));
             }
-            TermEvent::AtRisk(_) | TermEvent::Overrun | TermEvent::Withdrawn => {}
+            TermEvent::AtRisk(_)
+            | TermEvent::Lingering
+            | TermEvent::Overrun
+            | TermEvent::Withdrawn => {}
         }
     }
 }

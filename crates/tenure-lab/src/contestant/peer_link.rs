@@ -107,7 +107,11 @@ impl PeerLink {
                 }
             }
             Payload::Peer(incarnation, message) => {
-                let input = PeerInput::Message { from, message };
+                let input = PeerInput::Message {
+                    from,
+                    incarnation,
+                    message,
+                };
                 machine.handle_peers(context.now, input, context.rng);
                 DetectorInput::Heard { from, incarnation }
             }

@@ -154,6 +154,7 @@ impl Store {
         let acquire = |lease_id, min_epoch| Acquire {
             lease_id,
             min_epoch,
+            by_operator: false,
             holder,
             duration: LeaseDuration::Fixed(self.duration),
             lock_delay: Duration::ZERO,
@@ -192,6 +193,7 @@ impl Store {
                     lease_id,
                     to,
                     within,
+                    forced: false,
                 };
                 (operation, None)
             }
@@ -199,7 +201,7 @@ impl Store {
         match (self.apply(context, &operation, from), operation) {
             (Err(rejection), Operation::Acquire(request, _)) if rejection.is_transient() => {
                 let until = context.now + wait.unwrap_or_default();
-                self.enqueue(request, caller, until);
+                self.enqueue(request, caller, context.now, until);
             }
             (Err(_), Operation::Renew(..)) if self.has(Mutation::RenewAfterRegrant) => {
                 // This mutation ignores which candidate holds the lease.
@@ -217,12 +219,13 @@ impl Store {
         self.serve(context);
     }
 
-    fn enqueue(&mut self, request: Acquire, caller: Caller, until: Instant) {
+    fn enqueue(&mut self, request: Acquire, caller: Caller, now: Instant, until: Instant) {
         self.waited += 1;
         let waiting = Waiting {
             number: self.waited,
             request: request.clone(),
             owner: None,
+            since: now,
             reply_to: caller,
         };
         // The client no longer waits for the request that this request replaces.
@@ -387,7 +390,7 @@ impl Store {
             let Some(task) = self.tasks.remove(&number) else {
                 continue;
             };
-            self.lease.leave(task.request.lease_id, number);
+            self.lease.leave(task.request.lease_id, number, context.now);
             match task.unread {
                 Some(_) if task.is_closed => self.give_back(context, number, &task),
                 // A server that can't append polls no task until it can.

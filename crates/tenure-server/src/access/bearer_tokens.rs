@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use tenure_core::wire::Problem;
 
-use super::failures::{AuthFailure, Failures};
+use super::failures::Failures;
 use super::file::AccessFile;
-use super::jwt::{Issuer, KeySource};
+use super::jwt::{self, Issuer, KeySource};
 use super::table::Table;
 
 /// The bearer tokens that a [`Protocol`](crate::Protocol) accepts: JSON web tokens of one
@@ -56,9 +56,13 @@ impl BearerTokens {
     /// many wrong tokens. A token that was valid before is never refused for this reason.
     pub fn check(&self, token: &str, client: Option<IpAddr>) -> Result<(), Problem> {
         let Tokens { table, failures } = &*self.0;
-        match table.find_jwt(token, client, failures, SystemTime::now()) {
+        let found = table.find_jwt(token, client, failures, SystemTime::now());
+        match found {
             Ok(_) => Ok(()),
-            Err(_) => Err(failures.refusal(AuthFailure::Unknown, client, Instant::now())),
+            Err(refusal) => {
+                let names = || jwt::names(token);
+                Err(failures.refuse(&refusal.into(), client, "bearer token", names))
+            }
         }
     }
 }

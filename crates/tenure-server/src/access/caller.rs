@@ -1,5 +1,6 @@
 //! The sender of a request, as identified by the store.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -11,12 +12,14 @@ use super::jwt::{Identity, Key};
 use super::rights::{self, CredentialKind, Principal, Right, Role, Target};
 use super::secret::SecretId;
 use super::session::Session;
+use crate::shares::Tenant;
 
 /// The sender of a request. Clones are cheap.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
-    /// The store has no access control: every client may send every request.
-    Anyone,
+    /// The store has no access control: every client may send every request, from this address if
+    /// it is known.
+    Anyone(Option<IpAddr>),
     /// The request needs no credential, and no credential was read.
     Unknown,
     /// A principal with a valid credential.
@@ -56,7 +59,7 @@ impl Caller {
     pub(crate) fn name(&self) -> Option<&Arc<str>> {
         match self {
             Self::Admitted(admission) => Some(&admission.principal.name),
-            Self::Anyone | Self::Unknown => None,
+            Self::Anyone(_) | Self::Unknown => None,
         }
     }
 
@@ -71,25 +74,36 @@ impl Caller {
     pub(crate) fn owner(&self) -> Option<&Owner> {
         match self {
             Self::Admitted(admission) => Some(&admission.owner),
-            Self::Anyone | Self::Unknown => None,
+            Self::Anyone(_) | Self::Unknown => None,
         }
+    }
+
+    /// Returns the tenant whose shares the requests of the caller use.
+    pub(crate) fn tenant(&self) -> Tenant {
+        let address = match self {
+            Self::Anyone(address) => *address,
+            Self::Unknown | Self::Admitted(_) => None,
+        };
+        Tenant::of(self.owner(), address)
     }
 
     pub(crate) fn may(&self, right: Right, target: Target<'_>) -> bool {
         match self {
-            Self::Anyone => true,
+            Self::Anyone(_) => true,
             Self::Unknown => rights::is_for(right, CredentialKind::None),
             Self::Admitted(admission) => {
-                let kind = match admission.proof {
-                    Proof::Session(_) => CredentialKind::Session,
-                    Proof::Token(_) | Proof::Identity(..) | Proof::Certificate(_) => {
-                        CredentialKind::Own
-                    }
+                let kind = match self.is_session() {
+                    true => CredentialKind::Session,
+                    false => CredentialKind::Own,
                 };
                 rights::is_for(right, kind)
                     && rights::is_allowed(&admission.principal.grants, right, target)
             }
         }
+    }
+
+    fn is_session(&self) -> bool {
+        matches!(self, Self::Admitted(admission) if matches!(admission.proof, Proof::Session(_)))
     }
 
     /// Refuses a request that the caller's grants do not allow.
@@ -106,7 +120,7 @@ impl Caller {
     /// [`rights::prefixes`].
     pub(crate) fn readable(&self, namespace: &str) -> Vec<&str> {
         match self {
-            Self::Anyone => vec![""],
+            Self::Anyone(_) => vec![""],
             Self::Unknown => Vec::new(),
             Self::Admitted(admission) => {
                 rights::prefixes(&admission.principal.grants, Role::Read, namespace)
@@ -119,14 +133,17 @@ impl Caller {
     pub(crate) fn forbidden(&self, right: Right, target: Target<'_>) -> Problem {
         let name = self.name().map_or("", |name| name);
         let needed = match right {
-            Right::OwnCredential | Right::CodeOrOwnCredential => {
+            Right::OwnCredential | Right::CodeOrOwnCredential if self.is_session() => {
                 let detail = format!(
                     "a session cannot make a session or a code: send the credential of {name:?} \
                      from which the session was made"
                 );
                 return Problem::new(Code::Forbidden, detail);
             }
-            Right::Open | Right::Credential => "a valid credential".to_owned(),
+            Right::Open | Right::Credential | Right::OwnCredential | Right::CodeOrOwnCredential => {
+                "a valid credential".to_owned()
+            }
+            Right::Session => "a session".to_owned(),
             Right::Role(role) => format!("the role {role}"),
             Right::Either(one, other) => format!("the role {one} or {other}"),
         };

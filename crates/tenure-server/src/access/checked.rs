@@ -96,7 +96,7 @@ mod tests {
     use tenure_core::lease::Owner;
 
     fn key() -> Arc<Key> {
-        let keys = parse_keys(&Signer::new().key_set("one")).unwrap();
+        let keys = parse_keys(&Signer::new().key_set("one"), "ci").unwrap();
         Arc::new(keys.into_iter().next().unwrap())
     }
 

@@ -1,6 +1,7 @@
 //! Wrong credentials, counted by address. Valid credentials are never counted and never refused: a
 //! misconfigured worker must not cost a leader with the same address its lease.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use tenure_core::wire::{Code, Problem};
 
+use super::refusal_log::{CredentialNames, RefusalLog};
 use super::secret::SecretHash;
 use crate::metrics::{CounterSet, Label};
+use crate::shares::Network;
 
 /// The number of failures that an address may have at the same time: people mistype, and a fleet
 /// restarts with an old token.
@@ -32,6 +35,14 @@ const REFUSED_TIME: Duration = Duration::from_secs(30);
 const MAX_REFUSED: usize = 4096;
 
 /// The reason why a credential was refused. The answer does not contain it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) failure: AuthFailure,
+    /// The check that failed, for the log.
+    pub(super) check: Cow<'static, str>,
+}
+
+/// The kind of a reason, for the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AuthFailure {
     /// The request has no credential.
@@ -46,6 +57,16 @@ pub(crate) enum AuthFailure {
     Denied,
     /// Too many wrong credentials came from the address.
     Limited,
+}
+
+impl AuthFailure {
+    /// Returns the refusal with the check that failed.
+    pub(super) fn because(self, check: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal {
+            failure: self,
+            check: check.into(),
+        }
+    }
 }
 
 impl Label for AuthFailure {
@@ -73,8 +94,9 @@ impl Label for AuthFailure {
 /// The failures of the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
-    /// All failures since the start, by their reasons.
+    /// All failures since the start, by their kinds.
     pub(super) counts: CounterSet<AuthFailure>,
+    log: RefusalLog,
     by_network: Mutex<HashMap<Network, Failed>>,
     /// The tokens with wrong signatures, and the times when they are checked again.
     refused: Mutex<HashMap<SecretHash, Instant>>,
@@ -89,33 +111,20 @@ struct Failed {
     checked_at: Option<Instant>,
 }
 
-/// The part of an address that belongs to one client: all of an IPv4 address, and the first 64 bits
-/// of an IPv6 address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Network(u64);
-
-impl Network {
-    pub(crate) const fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            // No IPv6 network in use begins with 32 zero bits.
-            IpAddr::V4(address) => Self(address.to_bits() as u64),
-            IpAddr::V6(address) => Self((address.to_bits() >> 64) as u64),
-        }
-    }
-}
-
 impl Failures {
-    /// Counts a wrong credential of this address, and returns the answer to it. The text is the
-    /// same for a missing, unknown, wrong, expired or revoked credential, so that the answer
-    /// reveals nothing.
-    pub(crate) fn refusal(
+    /// Counts and logs a wrong credential of this kind and this address, and returns the answer to
+    /// it. The text is the same for a missing, unknown, wrong, expired or revoked credential, so
+    /// that the answer reveals nothing.
+    pub(super) fn refuse(
         &self,
-        reason: AuthFailure,
+        refusal: &Refusal,
         address: Option<IpAddr>,
-        now: Instant,
+        kind: &str,
+        names: impl FnOnce() -> CredentialNames,
     ) -> Problem {
-        if address.is_none_or(|address| self.admit(address, now)) {
-            self.counts.add(reason);
+        self.log.record(kind, &refusal.check, address, names);
+        if address.is_none_or(|address| self.admit(address, Instant::now())) {
+            self.counts.add(refusal.failure);
             return unauthenticated();
         }
         self.counts.add(AuthFailure::Limited);
@@ -298,6 +307,7 @@ mod tests {
         }
         let all = failures.lock();
         assert_eq!(all.len(), MAX_ADDRESSES);
-        assert!(!all.contains_key(&Network(0)) && all.contains_key(&Network(1)));
+        let network = |number| Network::of(IpAddr::V4(Ipv4Addr::from_bits(number)));
+        assert!(!all.contains_key(&network(0)) && all.contains_key(&network(1)));
     }
 }

@@ -20,6 +20,7 @@ mod failures;
 mod file;
 mod jwt;
 mod proxies;
+mod refusal_log;
 mod rights;
 mod secret;
 mod session;
@@ -28,7 +29,7 @@ mod table;
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
 use axum::http::HeaderMap;
@@ -36,8 +37,8 @@ use axum::http::header::AUTHORIZATION;
 use tenure_core::wire::{Code, Problem};
 use tokio::sync::{Notify, watch};
 
-use self::caller::Admission;
-use self::failures::{AuthFailure, Failures, unauthenticated};
+use self::caller::{Admission, Proof};
+use self::failures::{AuthFailure, Failures, Refusal, unauthenticated};
 use self::jwt::JwtRefusal;
 use self::session::Sessions;
 use self::source::{AccessSource, Version};
@@ -46,12 +47,12 @@ use self::table::Table;
 pub use self::bearer_tokens::BearerTokens;
 pub(crate) use self::caller::Caller;
 pub(crate) use self::certificates::{ClientAuthorities, PresentedCertificate};
-pub(crate) use self::failures::Network;
 pub use self::file::{
     AccessError, AccessFile, ListedPrincipal, ListedSecret, MAX_SECRETS, check_principal_name,
 };
 pub use self::jwt::{Issuer, KUBERNETES, KeySource};
 pub use self::proxies::TrustedProxies;
+pub use self::refusal_log::{CredentialNames, RefusalLog};
 pub use self::rights::{AccessGrant, AccessScope, Principal, Role};
 pub(crate) use self::rights::{Right, Target};
 pub use self::secret::{Secret, SecretError, SecretHash, SecretId};
@@ -180,7 +181,8 @@ impl Access {
 
     /// Puts the keys of one of the [issuers](Access::issuers) in force: a JSON Web Key Set, and the
     /// claim `iss` of its tokens if the access file does not name the claim. Returns whether the
-    /// keys differ from the previous keys. Tokens of removed keys are refused from then on.
+    /// keys differ from the previous keys. Tokens of removed keys are refused from then on, and
+    /// waiting requests and streams of these tokens end within a moment.
     ///
     /// # Errors
     ///
@@ -195,9 +197,12 @@ impl Access {
         match &*self.0 {
             Mode::Open { .. } => Err("the store has no access file".into()),
             Mode::Guarded(guarded) => {
+                // A reload would copy the keys before, and a removed key would be in force again.
+                let _no_reload = guarded.versions();
                 let has_changed = guarded.table().replace_keys(issuer, key_set, claim)?;
                 if has_changed {
                     guarded.failures.forget_refused();
+                    guarded.changes.send_replace(());
                 }
                 Ok(has_changed)
             }
@@ -253,14 +258,14 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// [`Failures::refusal`]. A valid credential is never refused.
+    /// [`Failures::refuse`]. A valid credential is never refused.
     pub(crate) fn authenticate(
         &self,
         headers: &HeaderMap,
         client: Option<IpAddr>,
     ) -> Result<Caller, Problem> {
         let guarded = match &*self.0 {
-            Mode::Open { .. } => return Ok(Caller::Anyone),
+            Mode::Open { .. } => return Ok(Caller::Anyone(client)),
             Mode::Guarded(guarded) => guarded,
         };
         // A request without a credential does not guess one, so it is not counted.
@@ -268,9 +273,21 @@ impl Access {
             guarded.failures.counts.add(AuthFailure::Missing);
             return Err(unauthenticated());
         }
-        let token = bearer(headers).ok_or(AuthFailure::Malformed);
-        let caller = token.and_then(|token| guarded.find(token, client));
-        caller.map_err(|reason| guarded.failures.refusal(reason, client, Instant::now()))
+        let Some(token) = bearer(headers) else {
+            let check = "the header Authorization is not that of one bearer token";
+            let refusal = AuthFailure::Malformed.because(check);
+            return Err(guarded
+                .failures
+                .refuse(&refusal, client, "unknown", Default::default));
+        };
+        let credential = Credential::of(token);
+        let caller = guarded.find(&credential, client);
+        caller.map_err(|refusal| {
+            let names = || credential.names();
+            guarded
+                .failures
+                .refuse(&refusal, client, credential.kind(), names)
+        })
     }
 
     /// Returns the sender of a request without the header `Authorization`, identified by the
@@ -285,13 +302,18 @@ impl Access {
         client: Option<IpAddr>,
     ) -> Result<Caller, Problem> {
         let guarded = match &*self.0 {
-            Mode::Open { .. } => return Ok(Caller::Anyone),
+            Mode::Open { .. } => return Ok(Caller::Anyone(client)),
             Mode::Guarded(guarded) => guarded,
         };
         let caller = guarded
             .table()
             .find_certificate(certificate, SystemTime::now());
-        caller.map_err(|reason| guarded.failures.refusal(reason, client, Instant::now()))
+        caller.map_err(|refusal| {
+            let names = || certificate.names();
+            guarded
+                .failures
+                .refuse(&refusal, client, "certificate", names)
+        })
     }
 
     /// Checks a right again by the rules that are in force now, for requests that took time since
@@ -303,9 +325,7 @@ impl Access {
         target: Target<'_>,
     ) -> Result<Caller, Problem> {
         let current = match (&*self.0, caller) {
-            (Mode::Guarded(guarded), Caller::Admitted(admission)) => {
-                guarded.table().refresh(admission, SystemTime::now())
-            }
+            (Mode::Guarded(guarded), Caller::Admitted(admission)) => guarded.current(admission),
             _ => Some(caller.clone()),
         };
         let current = current.filter(|current| current.may(right, target));
@@ -358,6 +378,22 @@ impl Access {
         issued.ok_or_else(|| caller.forbidden(Right::OwnCredential, Target::Store))
     }
 
+    /// Ends the session that the caller has sent. Its waiting requests and streams end within a
+    /// moment.
+    ///
+    /// # Errors
+    ///
+    /// The caller has not sent a session, or too many sessions were ended early.
+    pub(crate) fn end_session(&self, caller: &Caller) -> Result<(), Problem> {
+        let (guarded, admission) = self.admitted(caller)?;
+        let Proof::Session(session) = &admission.proof else {
+            return Err(caller.forbidden(Right::Session, Target::Store));
+        };
+        guarded.sessions.end(session, SystemTime::now())?;
+        guarded.changes.send_replace(());
+        Ok(())
+    }
+
     /// Issues a one-time code for a session with the rights of this caller.
     ///
     /// # Errors
@@ -372,20 +408,24 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// [`Failures::refusal`]: a wrong code counts as a wrong credential.
+    /// [`Failures::refuse`]: a wrong code counts as a wrong credential.
     pub(crate) fn use_code(&self, code: &str, client: Option<IpAddr>) -> Result<Caller, Problem> {
         let Mode::Guarded(guarded) = &*self.0 else {
             return Err(no_access_control());
         };
-        let admission = guarded.sessions.use_code(code, Instant::now());
-        let caller =
-            admission.and_then(|admission| guarded.table().refresh(&admission, SystemTime::now()));
-        let refusal = || {
+        let caller = guarded
+            .sessions
+            .use_code(code, Instant::now())
+            .and_then(|admission| {
+                let gone = "the credential from which it was made is no longer accepted";
+                let current = guarded.current(&admission);
+                current.ok_or_else(|| AuthFailure::Unknown.because(gone))
+            });
+        caller.map_err(|refusal| {
             guarded
                 .failures
-                .refusal(AuthFailure::Unknown, client, Instant::now())
-        };
-        caller.ok_or_else(refusal)
+                .refuse(&refusal, client, "one-time code", Default::default)
+        })
     }
 
     fn admitted<'a>(
@@ -395,7 +435,7 @@ impl Access {
         match (&*self.0, caller) {
             (Mode::Open { .. }, _) => Err(no_access_control()),
             (Mode::Guarded(guarded), Caller::Admitted(admission)) => Ok((guarded, admission)),
-            (Mode::Guarded(_), Caller::Anyone | Caller::Unknown) => Err(unauthenticated()),
+            (Mode::Guarded(_), Caller::Anyone(_) | Caller::Unknown) => Err(unauthenticated()),
         }
     }
 
@@ -415,28 +455,36 @@ impl Access {
 
 impl Guarded {
     /// Returns the caller with this credential, if the credential is valid now.
-    fn find(&self, token: &str, client: Option<IpAddr>) -> Result<Caller, AuthFailure> {
+    fn find(&self, credential: &Credential<'_>, client: Option<IpAddr>) -> Result<Caller, Refusal> {
         let (table, now) = (self.table(), SystemTime::now());
-        if let Some(text) = token.strip_prefix(session::START) {
-            let session = self.sessions.find(text, now)?;
-            let admission = table.find_session(&session.into(), now);
-            let caller = admission.map(Caller::Admitted);
-            return caller.ok_or(AuthFailure::Unknown);
-        }
-        if !token.contains('.') {
-            return table.find(token, now);
-        }
-        table
-            .find_jwt(token, client, &self.failures, now)
-            .map_err(|refusal| match refusal {
-                JwtRefusal::UnknownKey => {
+        match *credential {
+            Credential::Session(text) => {
+                let session = self.sessions.find(text, now)?;
+                let admission = table.find_session(&session, now);
+                let gone = "the credential from which it was made is no longer accepted";
+                let admission = admission.ok_or_else(|| AuthFailure::Unknown.because(gone))?;
+                Ok(Caller::Admitted(admission))
+            }
+            Credential::Token(token) => table.find(token, now),
+            Credential::Jwt(token) => {
+                let found = table.find_jwt(token, client, &self.failures, now);
+                if matches!(found, Err(JwtRefusal::UnknownKey)) {
                     self.keys_wanted.notify_one();
-                    AuthFailure::Unknown
                 }
-                JwtRefusal::Invalid => AuthFailure::Unknown,
-                JwtRefusal::Expired => AuthFailure::Expired,
-                JwtRefusal::Denied => AuthFailure::Denied,
-            })
+                Ok(found?)
+            }
+        }
+    }
+
+    /// Returns the caller with its present grants, if its proof is still valid.
+    fn current(&self, admission: &Admission) -> Option<Caller> {
+        if let Proof::Session(session) = &admission.proof
+            && self.sessions.has_ended(session)
+        {
+            return None;
+        }
+        let current = self.table().current(admission, SystemTime::now());
+        current.map(Caller::Admitted)
     }
 
     fn table(&self) -> Arc<Table> {
@@ -444,8 +492,13 @@ impl Guarded {
         Arc::clone(&table)
     }
 
+    /// Waits for a reload that runs, and holds further ones back.
+    fn versions(&self) -> MutexGuard<'_, Versions> {
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn reload(&self) -> Result<bool, AccessError> {
-        let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut versions = self.versions();
         let before = self.table();
         let mut file = Arc::clone(before.file());
         let present = Versions {
@@ -477,6 +530,44 @@ impl Guarded {
         self.changes.send_replace(());
         self.keys_wanted.notify_one();
         error.map_or(Ok(true), Err)
+    }
+}
+
+/// The credential in the header `Authorization`.
+enum Credential<'a> {
+    /// A session, without [`session::START`].
+    Session(&'a str),
+    Jwt(&'a str),
+    Token(&'a str),
+}
+
+impl<'a> Credential<'a> {
+    fn of(text: &'a str) -> Self {
+        match text.strip_prefix(session::START) {
+            Some(session) => Self::Session(session),
+            None if text.contains('.') => Self::Jwt(text),
+            None => Self::Token(text),
+        }
+    }
+
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Session(_) => "session",
+            Self::Jwt(_) => "jwt",
+            Self::Token(_) => "token",
+        }
+    }
+
+    /// Returns the names in the credential, whether it is valid or not.
+    fn names(&self) -> CredentialNames {
+        match self {
+            Self::Session(text) => session::names(text),
+            Self::Jwt(token) => jwt::names(token),
+            Self::Token(token) => CredentialNames {
+                id: SecretId::of_token(token).map(|id| id.to_string()),
+                ..CredentialNames::default()
+            },
+        }
     }
 }
 

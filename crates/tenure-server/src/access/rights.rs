@@ -159,6 +159,8 @@ pub(crate) enum Right {
     Credential,
     /// Any valid credential but a session.
     OwnCredential,
+    /// A valid session.
+    Session,
     /// A one-time code in the body, which the handler checks, or any valid credential but a session.
     CodeOrOwnCredential,
     Role(Role),
@@ -197,6 +199,7 @@ pub(crate) fn is_for(right: Right, kind: CredentialKind) -> bool {
         Right::Open => true,
         Right::Credential | Right::Role(_) | Right::Either(..) => kind != CredentialKind::None,
         Right::OwnCredential => kind == CredentialKind::Own,
+        Right::Session => kind == CredentialKind::Session,
         Right::CodeOrOwnCredential => kind != CredentialKind::Session,
     }
 }
@@ -210,7 +213,11 @@ pub(crate) fn is_allowed(grants: &[AccessGrant], right: Right, target: Target<'_
         grants.any(|grant| grant.role.includes(role) && grant.scope.covers(target))
     };
     match right {
-        Right::Open | Right::Credential | Right::OwnCredential | Right::CodeOrOwnCredential => true,
+        Right::Open
+        | Right::Credential
+        | Right::OwnCredential
+        | Right::Session
+        | Right::CodeOrOwnCredential => true,
         Right::Role(role) => has(role),
         Right::Either(one, other) => has(one) || has(other),
     }

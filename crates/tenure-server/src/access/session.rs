@@ -1,12 +1,13 @@
 //! Sessions: credentials for the page that shows the store to people. A page keeps a session instead
 //! of the credential from which the session was made.
 //!
-//! The store keeps no list of sessions. A session has the name of its principal and its end, and a
+//! The store keeps no list of sessions, apart from those that were ended early. A session has the name of its principal and its end, and a
 //! code of authentication (HMAC) under a key that is random for each start of the store. It refers
 //! to the credential from which it was made, so it ends with that credential, and with the store.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,9 +19,11 @@ use tenure_core::Name;
 use tenure_core::wire::{Code, Problem};
 
 use super::caller::{Admission, Proof};
-use super::failures::AuthFailure;
+use super::failures::{AuthFailure, Refusal};
 use super::jwt::Identity;
+use super::refusal_log::CredentialNames;
 use super::secret::{SecretHash, SecretId, random_secret};
+use crate::shares::{Share, Shares, Tenant};
 
 /// The beginning of every session. Tokens begin in another way.
 pub(super) const START: &str = "tns1_";
@@ -31,26 +34,42 @@ const LIFE: Duration = Duration::from_secs(12 * 3600);
 /// The time for which a code can be exchanged for a session.
 const CODE_LIFE: Duration = Duration::from_secs(60);
 
-/// The maximum number of codes that are valid at the same time.
+/// The maximum number of codes that are valid at the same time, and of those of one principal: a
+/// person who signs in needs one.
 const MAX_CODES: usize = 100;
+const MAX_OWN_CODES: usize = 5;
+
+/// The maximum number of sessions of one principal, and of all, that were ended early and would
+/// still be valid. A person signs out a few times a day.
+const MAX_ENDED_OF_ONE: usize = 100;
+const MAX_ENDED: usize = 10_000;
 
 const MAC_LEN: usize = 32;
 
-/// The key of the sessions of this process, and the codes that were not used yet.
+/// The key of the sessions of this process, the codes that were not used yet, and the sessions that
+/// were ended early.
 pub(super) struct Sessions {
     key: hmac::Key,
     codes: Mutex<HashMap<SecretHash, IssuedCode>>,
+    shares: Shares<Tenant>,
+    /// The number of the next session.
+    next: AtomicU64,
+    ended: Mutex<HashMap<u64, Arc<Session>>>,
 }
 
 #[derive(Debug)]
 struct IssuedCode {
     admission: Arc<Admission>,
     until: Instant,
+    _share: Share<Tenant>,
 }
 
 /// A session as the store sees it: everything but its code of authentication.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Session {
+    /// The number of the session in its process.
+    #[serde(rename = "i")]
+    number: u64,
     /// The name of the principal.
     #[serde(rename = "n")]
     pub(super) principal: String,
@@ -84,7 +103,7 @@ pub(crate) struct Issued {
 
 impl Session {
     /// Creates a session with the rights of this caller. `None` if the caller has sent a session.
-    fn of(admission: &Admission, now: SystemTime) -> Option<Self> {
+    fn of(admission: &Admission, number: u64, now: SystemTime) -> Option<Self> {
         let of_identity = |identity: &Identity| identity.namespace.as_ref().map(Name::to_string);
         let origin = match &admission.proof {
             Proof::Token(id) => Origin::Token(id.to_string()),
@@ -98,6 +117,7 @@ impl Session {
         let end = now + LIFE;
         let end = admission.expires.map_or(end, |expires| expires.min(end));
         Some(Self {
+            number,
             principal: admission.principal.name.to_string(),
             end: end.duration_since(UNIX_EPOCH).ok()?.as_secs(),
             origin,
@@ -141,12 +161,16 @@ impl Sessions {
         Self {
             key: hmac::Key::new(hmac::HMAC_SHA256, &key),
             codes: Mutex::default(),
+            shares: Shares::with_limit(MAX_CODES, MAX_OWN_CODES),
+            next: AtomicU64::new(0),
+            ended: Mutex::default(),
         }
     }
 
     /// Issues a session to a caller; `None` if the caller has sent a session.
     pub(super) fn issue(&self, admission: &Admission, now: SystemTime) -> Option<Issued> {
-        let session = Session::of(admission, now)?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let session = Session::of(admission, number, now)?;
         let mut bytes = serde_json::to_vec(&session).ok()?;
         let mac = hmac::sign(&self.key, &bytes);
         bytes.extend_from_slice(mac.as_ref());
@@ -158,17 +182,44 @@ impl Sessions {
 
     /// Returns the session with this text, if this process has issued it and it has not ended.
     /// `text` is without [`START`].
-    pub(super) fn find(&self, text: &str, now: SystemTime) -> Result<Session, AuthFailure> {
-        let session = self.verified(text).ok_or(AuthFailure::Unknown)?;
-        match now < session.expires() {
-            true => Ok(session),
-            false => Err(AuthFailure::Expired),
+    pub(super) fn find(&self, text: &str, now: SystemTime) -> Result<Arc<Session>, Refusal> {
+        let session = self.verified(text);
+        let session = session.ok_or_else(|| {
+            AuthFailure::Unknown.because("the store has not made it since its start")
+        })?;
+        if now >= session.expires() {
+            return Err(AuthFailure::Expired.because("it has expired"));
         }
+        match self.has_ended(&session) {
+            true => Err(AuthFailure::Unknown.because("its user has signed out")),
+            false => Ok(session.into()),
+        }
+    }
+
+    /// Ends a session early.
+    pub(super) fn end(&self, session: &Arc<Session>, now: SystemTime) -> Result<(), Problem> {
+        let mut ended = self.ended();
+        ended.retain(|_, ended| now < ended.expires());
+        let of_one = ended.values();
+        let of_one = of_one.filter(|ended| ended.principal == session.principal);
+        if ended.len() >= MAX_ENDED || of_one.count() >= MAX_ENDED_OF_ONE {
+            let detail = format!(
+                "a principal can end {MAX_ENDED_OF_ONE} sessions early, and all of them {MAX_ENDED}; \
+                 each of them counts until it would have expired"
+            );
+            return Err(Problem::new(Code::OverLimit, detail));
+        }
+        ended.insert(session.number, Arc::clone(session));
+        Ok(())
+    }
+
+    pub(super) fn has_ended(&self, session: &Session) -> bool {
+        self.ended().contains_key(&session.number)
     }
 
     fn verified(&self, text: &str) -> Option<Session> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (claims, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_LEN)?)?;
+        let (claims, mac) = split(&bytes)?;
         hmac::verify(&self.key, claims, mac).ok()?;
         serde_json::from_slice(claims).ok()
     }
@@ -181,16 +232,15 @@ impl Sessions {
     ) -> Result<Issued, Problem> {
         let mut codes = self.codes();
         codes.retain(|_, code| now < code.until);
-        if codes.len() >= MAX_CODES {
-            let detail = format!(
-                "{MAX_CODES} codes wait to be used; each of them is valid for {CODE_LIFE:?}"
-            );
-            return Err(Problem::new(Code::OverLimit, detail));
-        }
+        let tenant = Tenant::of(Some(&admission.owner), None);
+        let share = self
+            .shares
+            .admit(&tenant, "one-time codes that nobody has used")?;
         let text = format!("tnc1_{}", random_secret());
         let issued = IssuedCode {
             admission: Arc::clone(admission),
             until: now + CODE_LIFE,
+            _share: share,
         };
         codes.insert(SecretHash::of(&text), issued);
         Ok(Issued {
@@ -200,14 +250,44 @@ impl Sessions {
     }
 
     /// Uses a code up. Returns the caller that asked for the code, if the code is valid.
-    pub(super) fn use_code(&self, code: &str, now: Instant) -> Option<Arc<Admission>> {
-        let issued = self.codes().remove(&SecretHash::of(code))?;
-        (now < issued.until).then_some(issued.admission)
+    pub(super) fn use_code(&self, code: &str, now: Instant) -> Result<Arc<Admission>, Refusal> {
+        let issued = self.codes().remove(&SecretHash::of(code));
+        match issued {
+            Some(issued) if now < issued.until => Ok(issued.admission),
+            Some(_) => Err(AuthFailure::Expired.because("it is older than a minute")),
+            None => {
+                Err(AuthFailure::Unknown
+                    .because("the store has not made it, or it was used before"))
+            }
+        }
     }
 
     fn codes(&self) -> MutexGuard<'_, HashMap<SecretHash, IssuedCode>> {
         self.codes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn ended(&self) -> MutexGuard<'_, HashMap<u64, Arc<Session>>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the names in a session, whether it is valid or not. `text` is without [`START`].
+pub(super) fn names(text: &str) -> CredentialNames {
+    let bytes = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
+    let claims = split(&bytes).map(|(claims, _)| serde_json::from_slice::<Session>(claims));
+    match claims {
+        Some(Ok(session)) => CredentialNames {
+            id: session.secret_id().map(|id| id.to_string()),
+            sub: Some(session.principal),
+            ..CredentialNames::default()
+        },
+        _ => CredentialNames::default(),
+    }
+}
+
+/// Splits a session into its claims and its code of authentication.
+fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    bytes.split_at_checked(bytes.len().checked_sub(MAC_LEN)?)
 }
 
 impl fmt::Debug for Sessions {
@@ -227,9 +307,14 @@ mod tests {
     use super::super::rights::Principal;
     use super::*;
     use tenure_core::lease::Owner;
+    use tenure_core::wire::Code;
 
     fn admission(expires: Option<SystemTime>) -> Arc<Admission> {
-        let name: Arc<str> = "ada".into();
+        admission_of("ada", expires)
+    }
+
+    fn admission_of(name: &str, expires: Option<SystemTime>) -> Arc<Admission> {
+        let name: Arc<str> = name.into();
         Arc::new(Admission {
             principal: Arc::new(Principal {
                 name: Arc::clone(&name),
@@ -241,7 +326,9 @@ mod tests {
         })
     }
 
-    const UNKNOWN: Result<Session, AuthFailure> = Err(AuthFailure::Unknown);
+    fn failure(found: Result<Arc<Session>, Refusal>) -> AuthFailure {
+        found.unwrap_err().failure
+    }
 
     /// Returns a time in whole seconds, as sessions have it.
     fn now() -> SystemTime {
@@ -258,8 +345,10 @@ mod tests {
         let found = found.unwrap();
         assert_eq!(found.principal, "ada");
         assert_eq!(found.secret_id().unwrap().as_str(), "k3v9x2aq");
-        assert_eq!(sessions.find(text, now() + LIFE), Err(AuthFailure::Expired));
-        assert_eq!(Sessions::new().find(text, now()), UNKNOWN);
+        let late = sessions.find(text, now() + LIFE);
+        assert_eq!(failure(late), AuthFailure::Expired);
+        let elsewhere = Sessions::new().find(text, now());
+        assert_eq!(failure(elsewhere), AuthFailure::Unknown);
     }
 
     #[test]
@@ -278,13 +367,41 @@ mod tests {
             let mut bytes = bytes.clone();
             bytes[changed] ^= 1;
             let text = URL_SAFE_NO_PAD.encode(bytes);
-            assert_eq!(sessions.find(&text, now()), UNKNOWN, "{changed}");
+            let found = sessions.find(&text, now());
+            assert_eq!(failure(found), AuthFailure::Unknown, "{changed}");
         }
         for len in 0..bytes.len() {
             let text = URL_SAFE_NO_PAD.encode(&bytes[..len]);
-            assert_eq!(sessions.find(&text, now()), UNKNOWN, "{len}");
+            let found = sessions.find(&text, now());
+            assert_eq!(failure(found), AuthFailure::Unknown, "{len}");
         }
-        assert_eq!(sessions.find("%", now()), UNKNOWN);
+        assert_eq!(failure(sessions.find("%", now())), AuthFailure::Unknown);
+    }
+
+    #[test]
+    fn a_session_that_its_user_ends_is_refused_and_another_one_of_the_same_second_is_not() {
+        let sessions = Sessions::new();
+        let issue = || sessions.issue(&admission(None), now()).unwrap().text;
+        let find = |text: &str| sessions.find(&text[START.len()..], now());
+        let (one, other) = (issue(), issue());
+        sessions.end(&find(&one).unwrap(), now()).unwrap();
+        assert_eq!(failure(find(&one)), AuthFailure::Unknown);
+        find(&other).unwrap();
+    }
+
+    #[test]
+    fn a_principal_ends_a_hundred_sessions_early_and_again_when_these_have_expired() {
+        let sessions = Sessions::new();
+        let end = |now| {
+            let text = sessions.issue(&admission(None), now).unwrap().text;
+            sessions.end(&sessions.find(&text[START.len()..], now).unwrap(), now)
+        };
+        for _ in 0..MAX_ENDED_OF_ONE {
+            end(now()).unwrap();
+        }
+        assert_eq!(end(now()).unwrap_err().code, Code::OverLimit);
+        end(now() + LIFE).unwrap();
+        assert_eq!(sessions.ended().len(), 1);
     }
 
     #[test]
@@ -293,23 +410,30 @@ mod tests {
         let issue = || sessions.issue_code(&admission(None), start).unwrap().text;
         let code = issue();
         assert_eq!(code.len(), "tnc1_".len() + 43);
-        assert!(sessions.use_code("tnc1_x", start).is_none());
-        assert!(sessions.use_code(&code, start).is_some());
-        assert!(sessions.use_code(&code, start).is_none());
+        sessions.use_code("tnc1_x", start).unwrap_err();
+        sessions.use_code(&code, start).unwrap();
+        sessions.use_code(&code, start).unwrap_err();
         let late = issue();
-        assert!(sessions.use_code(&late, start + CODE_LIFE).is_none());
+        sessions.use_code(&late, start + CODE_LIFE).unwrap_err();
     }
 
     #[test]
-    fn at_most_a_hundred_codes_are_valid() {
+    fn a_principal_has_a_few_codes_and_takes_none_from_others() {
         let (sessions, start) = (Sessions::new(), Instant::now());
-        let issue = |now| sessions.issue_code(&admission(None), now);
-        for _ in 0..MAX_CODES {
-            issue(start).unwrap();
-        }
-        assert_eq!(issue(start).unwrap_err().code, Code::OverLimit);
-        issue(start + CODE_LIFE).unwrap();
+        let issue = |name: &str, now| sessions.issue_code(&admission_of(name, None), now);
+        let codes: Vec<_> = (0..MAX_OWN_CODES)
+            .map(|_| issue("ada", start).unwrap().text)
+            .collect();
+        assert_eq!(issue("ada", start).unwrap_err().code, Code::OverLimit);
+        issue("bob", start).unwrap();
+        // A used code and one whose time is over make room.
+        sessions.use_code(&codes[0], start).unwrap();
+        issue("ada", start).unwrap();
+        assert!(issue("ada", start).is_err());
+        issue("ada", start + CODE_LIFE).unwrap();
         assert_eq!(sessions.codes().len(), 1);
+        let issued = (0..2 * MAX_CODES).filter(|number| issue(&number.to_string(), start).is_ok());
+        assert_eq!(issued.count(), MAX_CODES - 1);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The tokens of an access file, indexed for look-ups.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,11 +12,11 @@ use tenure_core::lease::Owner;
 use super::caller::{Admission, Caller, Proof};
 use super::certificates::{ClientAuthorities, PresentedCertificate, VerifiedCertificate};
 use super::checked::CheckedTokens;
-use super::failures::{AuthFailure, Failures};
+use super::failures::{AuthFailure, Failures, Refusal};
 use super::file::{AccessFile, NamespaceRule};
 use super::jwt::{Authority, Identity, Issuer, JwtRefusal, Key};
 use super::rights::{AccessGrant, AccessScope, Principal};
-use super::secret::{SecretHash, SecretId};
+use super::secret::{Secret, SecretHash, SecretId};
 use super::session::{Origin, Session};
 
 /// The tokens and the authorities of a file. A new table replaces this one whenever the file
@@ -114,16 +115,24 @@ impl Table {
     }
 
     /// Returns the caller with this token, if the token is valid now.
-    pub(super) fn find(&self, presented: &str, now: SystemTime) -> Result<Caller, AuthFailure> {
+    pub(super) fn find(&self, presented: &str, now: SystemTime) -> Result<Caller, Refusal> {
         let known = SecretId::of_token(presented).and_then(|id| self.tokens.get(&id));
         // The comparison takes as long for an unknown id as for a known one.
         let hash = known.map_or(&SecretHash::NONE, |token| &token.hash);
-        if !SecretHash::of(presented).matches(hash) {
-            return Err(AuthFailure::Unknown);
-        }
-        let token = known.ok_or(AuthFailure::Unknown)?;
+        let is_right = SecretHash::of(presented).matches(hash);
+        let Some(token) = known.filter(|_| is_right) else {
+            return Err(
+                AuthFailure::Unknown.because(match presented.parse::<Secret>() {
+                    Err(error) => error.to_string().into(),
+                    Ok(_) => Cow::from(match known {
+                        None => "no principal has a token with this id",
+                        Some(_) => "it is not the token with this id",
+                    }),
+                }),
+            );
+        };
         if !token.admission.is_current(now) {
-            return Err(AuthFailure::Expired);
+            return Err(AuthFailure::Expired.because("it has expired"));
         }
         token.note_use(now);
         Ok(Caller::Admitted(Arc::clone(&token.admission)))
@@ -170,17 +179,16 @@ impl Table {
     }
 
     /// Returns the caller with its present grants, if its proof is still valid.
-    pub(super) fn refresh(&self, admission: &Admission, now: SystemTime) -> Option<Caller> {
-        self.current(admission, now).map(Caller::Admitted)
-    }
-
-    fn current(&self, admission: &Admission, now: SystemTime) -> Option<Arc<Admission>> {
+    pub(super) fn current(&self, admission: &Admission, now: SystemTime) -> Option<Arc<Admission>> {
         let admission = match &admission.proof {
             Proof::Token(id) => {
                 let present = &self.tokens.get(id)?.admission;
                 let is_same = present.principal.name == admission.principal.name;
                 is_same.then(|| Arc::clone(present))?
             }
+            // An authority vouches for its tokens no longer if their key is gone, and has other
+            // keys if its name, its issuer or its audience is another one.
+            Proof::Identity(_, key) if !self.has_key(key) => return None,
             Proof::Identity(identity, _) => {
                 let proof = admission.proof.clone();
                 self.admission(identity, admission.expires?, proof)?.into()
@@ -201,18 +209,22 @@ impl Table {
         &self,
         presented: &PresentedCertificate,
         now: SystemTime,
-    ) -> Result<Caller, AuthFailure> {
+    ) -> Result<Caller, Refusal> {
+        let unknown = |check: &'static str| move || AuthFailure::Unknown.because(check);
         let admission = presented.admission(self.generation, |chain, before| {
             if let Some(before) = before {
-                return self.current(before, now);
+                let current = self.current(before, now);
+                return current.ok_or_else(unknown("the access file no longer admits it"));
             }
-            let verified = self.certificates.as_ref()?.verify(chain, now)?;
-            self.certified(&verified.into())
-        });
-        let admission = admission.ok_or(AuthFailure::Unknown)?;
+            let authorities = self.certificates.as_ref();
+            let authorities = authorities.ok_or_else(unknown("no authority is known"))?;
+            let verified = authorities.verify(chain, now)?;
+            let certified = self.certified(&verified.into());
+            certified.ok_or_else(|| AuthFailure::Denied.because("the access file denies it"))
+        })?;
         match admission.is_current(now) {
             true => Ok(Caller::Admitted(admission)),
-            false => Err(AuthFailure::Expired),
+            false => Err(AuthFailure::Expired.because("it has expired")),
         }
     }
 
@@ -242,10 +254,12 @@ impl Table {
             return Ok(Caller::Admitted(admission));
         }
         let instant = Instant::now();
-        let may_check = !failures.is_refused(&hash, instant)
-            && client.is_none_or(|client| failures.may_check(client, instant));
-        if !may_check {
-            return Err(JwtRefusal::Invalid);
+        if failures.is_refused(&hash, instant) {
+            return Err(JwtRefusal::Invalid("it was refused a short time ago"));
+        }
+        if !client.is_none_or(|client| failures.may_check(client, instant)) {
+            let check = "it is not checked yet: its address has sent too many wrong credentials";
+            return Err(JwtRefusal::Invalid(check));
         }
         let found = self.check(token, hash.clone(), now);
         if found.is_err() && !matches!(found, Err(JwtRefusal::UnknownKey)) {
@@ -256,7 +270,7 @@ impl Table {
 
     /// Checks a JSON web token, and remembers its caller.
     fn check(&self, token: &str, hash: SecretHash, now: SystemTime) -> Result<Caller, JwtRefusal> {
-        let mut refusal = JwtRefusal::Invalid;
+        let mut refusal = None;
         for authority in &self.authorities {
             match authority.verify(token, now) {
                 Ok(verified) => {
@@ -269,12 +283,14 @@ impl Table {
                         .insert(hash, checked, |key| authority.has(key), now);
                     return Ok(Caller::Admitted(admission));
                 }
-                // The other authorities have not issued the token.
-                Err(JwtRefusal::Invalid) => {}
-                Err(other) => refusal = other,
+                // Another authority may have issued the token.
+                Err(JwtRefusal::Invalid(check)) => {
+                    refusal.get_or_insert(JwtRefusal::Invalid(check));
+                }
+                Err(other) => refusal = Some(other),
             }
         }
-        Err(refusal)
+        Err(refusal.unwrap_or(JwtRefusal::Invalid("no issuer is known")))
     }
 
     /// Returns whether an authority has this key in force.

@@ -547,3 +547,248 @@ fn a_file_that_could_block_or_that_others_may_write_is_refused_at_once() {
         Err(AccessError::Permissions { .. })
     ));
 }
+
+#[tokio::test]
+async fn what_an_authority_vouched_for_ends_with_its_key_its_issuer_and_its_audience() {
+    let target = Target::Lease("a", "x");
+    let other_audience = WITH_ISSUER.replace("\"tenure\"", "\"other\"");
+    let other_issuer = WITH_ISSUER.replace(signer::ISSUER, "https://other.example");
+    let signer = Signer::new();
+    let replace = |access: &Access, signer: &Signer| {
+        let issuer = access.issuers().remove(0);
+        access
+            .replace_keys(&issuer, &signer.key_set("one"), None)
+            .unwrap();
+    };
+    // With the same keys, another authority does not vouch for these tokens either.
+    let reload = |fixture: &Fixture, access: &Access, text: &str| {
+        fixture.write(text);
+        assert!(access.reload().unwrap());
+        if !access.issuers().is_empty() {
+            replace(access, &signer);
+        }
+    };
+    type Change<'a> = &'a dyn Fn(&Fixture, &Access);
+    let changes: [Change<'_>; 4] = [
+        &|_, access| replace(access, &Signer::new()),
+        &|fixture, access| reload(fixture, access, "version = 1\n"),
+        &|fixture, access| reload(fixture, access, &other_audience),
+        &|fixture, access| reload(fixture, access, &other_issuer),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let fixture = Fixture::new();
+        fixture.write(WITH_ISSUER);
+        let access = fixture.open();
+        replace(&access, &signer);
+        let token = with_jwt(&signer.sign("one", &claims("team/build")));
+        let caller = access.authenticate(&token, CLIENT).unwrap();
+        let session = access.issue_session(&caller).unwrap().text;
+        let session = headers(&[&format!("Bearer {session}")]);
+        let of_session = access.authenticate(&session, CLIENT).unwrap();
+        let code = access.issue_code(&caller).unwrap().text;
+        let ended = async {
+            tokio::join!(
+                access.refused(&caller, READ, target),
+                access.refused(&of_session, READ, target)
+            )
+        };
+        let mut ended = std::pin::pin!(ended);
+        let pending = tokio::time::timeout(Duration::ZERO, &mut ended).await;
+        pending.unwrap_err();
+        // An announced key changes nothing for the others.
+        let issuer = access.issuers().remove(0);
+        let set = serde_json::json!({"keys": [signer.key("one"), Signer::new().key("two")]});
+        assert!(
+            access
+                .replace_keys(&issuer, &set.to_string(), None)
+                .unwrap()
+        );
+        let pending = tokio::time::timeout(Duration::ZERO, &mut ended).await;
+        pending.unwrap_err();
+
+        change(&fixture, &access);
+        let in_time = tokio::time::timeout(Duration::from_secs(10), ended).await;
+        assert!(in_time.is_ok(), "change {number} ends what is open");
+        for (caller, headers) in [(&caller, &token), (&of_session, &session)] {
+            access.check_again(caller, READ, target).unwrap_err();
+            access.authenticate(headers, CLIENT).unwrap_err();
+        }
+        access.use_code(&code, CLIENT).unwrap_err();
+    }
+}
+
+/// A writer of log lines for a test.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    /// Returns the lines that are logged meanwhile.
+    fn of(action: impl FnOnce()) -> String {
+        let lines = Self::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, action);
+        let lines = lines.0.lock().unwrap();
+        String::from_utf8(lines.clone()).unwrap()
+    }
+}
+
+#[test]
+fn each_refused_credential_has_a_line_with_the_reason_and_no_secret() {
+    let (fixture, signer) = (Fixture::new(), Signer::new());
+    let [token, unknown, expired] = [(); 3].map(|()| Secret::generate());
+    let principal = |name: &str, token: &Secret, more: &str| {
+        format!(
+            "[[principal]]\nname = {name:?}\n[[principal.secret]]\nid = \"{}\"\nsha256 = \"{}\"\n{more}\n",
+            token.id(),
+            token.hash()
+        )
+    };
+    fixture.write(&format!(
+        "{WITH_ISSUER}{}{}",
+        principal("ada", &token, ""),
+        principal("old", &expired, "expires = 2020-01-01T00:00:00Z")
+    ));
+    // The lines of a store are limited, so the cases have stores of their own.
+    let open = || {
+        let access = fixture.open();
+        let issuer = access.issuers().remove(0);
+        let keys = signer.key_set("one");
+        access.replace_keys(&issuer, &keys, None).unwrap();
+        access
+    };
+    let check_line = |lines: &str, parts: &[&str], secret: &str| {
+        assert_eq!(lines.lines().count(), 1, "{lines}");
+        let always = ["DEBUG", "a credential is refused", "10.0.0.9"];
+        for part in always.iter().chain(parts) {
+            assert!(lines.contains(part), "{part}: {lines}");
+        }
+        for part in secret.split(['.', '_']).filter(|part| part.len() > 20) {
+            assert!(!lines.contains(part), "{lines}");
+        }
+    };
+    let send = |access: &Access, text: &str, parts: &[&str]| {
+        let headers = headers(&[&format!("Bearer {text}")]);
+        let lines = Lines::of(|| drop(access.authenticate(&headers, CLIENT).unwrap_err()));
+        check_line(&lines, parts, text);
+    };
+    let id = |token: &Secret| format!("id=\"{}\"", token.id());
+    let right = claims("team/build");
+    let jwt = |name: &str, value: serde_json::Value| {
+        signer.sign("one", &signer::with(right.clone(), name, value))
+    };
+    let mut mistyped = token.reveal().to_owned();
+    let other = if &mistyped[20..21] == "x" { "y" } else { "x" };
+    mistyped.replace_range(20..21, other);
+    let now = signer::now_secs();
+    let iss = format!("iss=\"{}\"", signer::ISSUER);
+    for (text, parts) in [
+        (
+            mistyped,
+            &["kind=\"token\"", "the checksum of", &id(&token)][..],
+        ),
+        (
+            unknown.reveal().into(),
+            &["no principal has a token with this id", &id(&unknown)],
+        ),
+        (expired.reveal().into(), &["it has expired", &id(&expired)]),
+        ("nonsense".into(), &["a token has"]),
+        (
+            jwt("aud", "other".into()),
+            &[
+                "kind=\"jwt\"",
+                "the claim aud",
+                &iss,
+                "sub=\"team/build\"",
+                "kid=\"one\"",
+            ],
+        ),
+        (
+            jwt("iss", "https://x".into()),
+            &["the claim iss is", "iss=\"https://x\""],
+        ),
+        (jwt("exp", 1.into()), &["the claim exp is over", &iss]),
+        (
+            jwt("exp", (now + 100_000).into()),
+            &["more than 24 hours ahead"],
+        ),
+        (
+            jwt("exp", serde_json::Value::Null),
+            &["it has no claim exp"],
+        ),
+        (jwt("nbf", (now + 600).into()), &["the claim nbf is ahead"]),
+        (
+            jwt("sub", "a\u{202e}\nb".into()),
+            &["the claim sub is", "sub=\"a\\u{202e}\\nb\""],
+        ),
+        (
+            jwt("sub", "team/old".into()),
+            &["the access file denies it", "sub=\"team/old\""],
+        ),
+        (
+            signer.sign("two", &right),
+            &["no key with this kid", "kid=\"two\""],
+        ),
+        (
+            Signer::new().sign("one", &right),
+            &["the signature is not that of the key", "kid=\"one\""],
+        ),
+        ("a.b.c".into(), &["it is not a JSON web token"]),
+    ] {
+        send(&open(), &text, parts);
+    }
+
+    let access = open();
+    let caller = access.authenticate(&with(&token), None).unwrap();
+    let session = access.issue_session(&caller).unwrap().text;
+    send(
+        &open(),
+        &session,
+        &[
+            "kind=\"session\"",
+            "has not made it",
+            "sub=\"ada\"",
+            &id(&token),
+        ],
+    );
+    let own = headers(&[&format!("Bearer {session}")]);
+    let own = access.authenticate(&own, None).unwrap();
+    access.end_session(&own).unwrap();
+    send(
+        &access,
+        &session,
+        &["its user has signed out", "sub=\"ada\""],
+    );
+    let lines = Lines::of(|| drop(access.use_code("tnc1_x", CLIENT).unwrap_err()));
+    check_line(
+        &lines,
+        &["kind=\"one-time code\"", "it was used before"],
+        "",
+    );
+    let twice = headers(&["Bearer a", "Bearer b"]);
+    let lines = Lines::of(|| drop(access.authenticate(&twice, CLIENT).unwrap_err()));
+    check_line(&lines, &["is not that of one bearer token"], "");
+    let tokens = BearerTokens::new(&signer.key_set("one"), signer::ISSUER, "x").unwrap();
+    let wrong = signer.sign("one", &right);
+    let lines = Lines::of(|| drop(tokens.check(&wrong, CLIENT).unwrap_err()));
+    check_line(
+        &lines,
+        &["kind=\"bearer token\"", "the claim aud", &iss],
+        &wrong,
+    );
+}

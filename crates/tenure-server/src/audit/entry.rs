@@ -80,7 +80,7 @@ pub struct AuditEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<u64>,
+    pub(super) count: Option<u64>,
 }
 
 impl AuditEntry {
@@ -139,7 +139,7 @@ impl AuditEntry {
     pub(crate) fn of_caller(self, caller: &Caller) -> Self {
         let proof = match caller {
             Caller::Admitted(admission) => Some(&admission.proof),
-            Caller::Anyone | Caller::Unknown => None,
+            Caller::Anyone(_) | Caller::Unknown => None,
         };
         Self {
             principal: caller.name().map(ToString::to_string),

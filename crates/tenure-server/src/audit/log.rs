@@ -5,10 +5,12 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use tenure_core::text;
 use tracing::error;
 
 use super::AuditTarget;
 use super::entry::AuditEntry;
+use crate::disk_full::is_disk_full;
 
 /// The maximum number of bytes at the end of a file that are searched for the last line.
 const TAIL: u64 = 1024 * 1024;
@@ -75,17 +77,32 @@ impl Chain {
     }
 }
 
+/// Checks that a log can be opened at this path.
+pub(super) fn check(path: &Path) -> io::Result<()> {
+    match LogFile::open(path, false) {
+        Ok(mut file) => file.chain().map(drop),
+        // The file is created at the start, in a directory that exists.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
+            folder.map_or(Ok(()), |folder| folder.read_dir().map(drop))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 impl Log {
     pub(super) fn open(target: AuditTarget) -> io::Result<Self> {
         let (file, chain) = match &target {
             AuditTarget::Stderr => (None, Chain::default()),
-            AuditTarget::File(path) => match LogFile::open(path) {
+            AuditTarget::File(path) => match LogFile::open(path, true) {
                 Ok(mut file) => {
                     let chain = file.chain()?;
                     (Some(file), chain)
                 }
                 // A store must also start on a full disk.
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                Err(error) if is_disk_full(&error) => {
                     error!(%error, path = %path.display(), "can't make the audit log");
                     (None, Chain::default())
                 }
@@ -108,15 +125,18 @@ impl Log {
             lost,
             prev: &self.chain.hash,
         };
-        // JSON escapes line feeds, so a reason can't forge a line.
-        let line = serde_json::to_vec(&written)?;
+        // JSON escapes line feeds, so a reason can't forge a line. The others of these characters
+        // could hide a part of the line from its reader.
+        let line = serde_json::to_string(&written)?;
+        let line = text::escape_document(&line);
+        let line = line.as_bytes();
         match &self.target {
-            AuditTarget::Stderr => io::stderr().write_all(&[&line[..], b"\n"].concat())?,
-            AuditTarget::File(_) => self.current()?.append(&line)?,
+            AuditTarget::Stderr => io::stderr().write_all(&[line, b"\n"].concat())?,
+            AuditTarget::File(_) => self.current()?.append(line)?,
         }
         self.chain = Chain {
             seq,
-            hash: hash_of(&line),
+            hash: hash_of(line),
         };
         Ok(())
     }
@@ -137,16 +157,16 @@ impl Log {
         let same = self.file.take().filter(|file| is_at(&file.file, path));
         let file = match same {
             Some(file) => file,
-            None => LogFile::open(path)?,
+            None => LogFile::open(path, true)?,
         };
         Ok(self.file.insert(file))
     }
 }
 
 impl LogFile {
-    fn open(path: &Path) -> io::Result<Self> {
+    fn open(path: &Path, creates: bool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true);
+        options.read(true).append(true).create(creates);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o640);
         let mut file = options.open(path)?;

@@ -10,7 +10,7 @@
 
 mod entry;
 mod log;
-mod refusals;
+mod repeats;
 mod verify;
 mod writer;
 
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tenure_core::wire::{Code, Problem};
 use tokio::sync::oneshot;
@@ -29,10 +29,11 @@ use tokio::time::timeout;
 use tracing::error;
 
 use self::log::Log;
-use self::refusals::Refusals;
+use self::repeats::Repeats;
 use self::writer::Writer;
 use crate::metrics::{Exposition, Sample};
 use crate::model::LeaseChange;
+use crate::shares::Tenant;
 
 pub use self::entry::{AuditEntry, AuditKind};
 pub use self::verify::{CutLine, Verified, VerifyError, verify};
@@ -41,6 +42,10 @@ pub use self::verify::{CutLine, Verified, VerifyError, verify};
 /// The two limits are separate, so grants that come faster than the disk writes cost no line of an
 /// operator.
 const QUEUE: usize = 4096;
+
+/// The number of sign-ins of a principal in a minute that have lines of their own: more than a person
+/// makes, and few for the disk.
+const SIGN_INS: u32 = 10;
 
 /// The time for which an answer waits for its line. A disk that takes longer is broken. The command
 /// waits five seconds for an answer, so it still learns that the change is done.
@@ -86,6 +91,18 @@ impl AuditConfig {
             is_required: false,
         }
     }
+
+    /// Checks that the log can be opened, without creating its file.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Audit::open`].
+    pub fn check(&self) -> io::Result<()> {
+        match &self.target {
+            AuditTarget::Stderr => Ok(()),
+            AuditTarget::File(path) => log::check(path),
+        }
+    }
 }
 
 /// An audit log. Clones are handles to the same log.
@@ -98,11 +115,10 @@ struct Shared {
     level: AuditLevel,
     is_required: bool,
     state: Arc<State>,
-    refusals: Refusals,
 }
 
 /// The state that the writer shares with the handles.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     /// `true` if the last line could not be written.
     is_failing: AtomicBool,
@@ -113,6 +129,23 @@ struct State {
     changes: AtomicUsize,
     /// `true` if the queue had no room for the last change.
     is_behind: AtomicBool,
+    /// The refused credentials by address, and the sign-ins by principal.
+    refusals: Repeats,
+    sign_ins: Repeats,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            is_failing: AtomicBool::default(),
+            written: AtomicU64::default(),
+            lost: AtomicU64::default(),
+            changes: AtomicUsize::default(),
+            is_behind: AtomicBool::default(),
+            refusals: Repeats::with_burst(1),
+            sign_ins: Repeats::with_burst(SIGN_INS),
+        }
+    }
 }
 
 /// A line to write.
@@ -159,7 +192,6 @@ impl Audit {
             level: config.level,
             is_required: config.is_required,
             state,
-            refusals: Refusals::default(),
         }))))
     }
 
@@ -220,20 +252,31 @@ impl Audit {
     }
 
     /// Records refused credentials of an address: one line a minute, with the number of refusals.
-    /// `request` is the id of the last refused request.
+    /// `request` is the id of one of the refused requests.
     pub(crate) fn record_refusal(
         &self,
         address: Option<IpAddr>,
         outcome: &'static str,
         request: impl FnOnce() -> String,
     ) {
-        if let Some(shared) = &self.0
-            && let Some(count) = shared.refusals.count(address)
-        {
-            let entry = AuditEntry::new(AuditKind::Credential, outcome)
-                .of_address(address)
-                .of_request(Some(request()));
-            self.record(entry.with_count(count));
+        if let Some(shared) = &self.0 {
+            let entry = || {
+                AuditEntry::new(AuditKind::Credential, outcome)
+                    .of_address(address)
+                    .of_request(Some(request()))
+                    .with_count(1)
+            };
+            let (client, refusals) = (Tenant::of(None, address), &shared.state.refusals);
+            let line = refusals.line(&client, Instant::now(), entry);
+            line.into_iter().for_each(|line| self.record(line));
+        }
+    }
+
+    /// Records a sign-in of a principal. Beyond a few, one line a minute has the number of them.
+    pub(crate) fn record_sign_in(&self, client: &Tenant, entry: AuditEntry) {
+        if let Some(shared) = &self.0 {
+            let line = shared.state.sign_ins.line(client, Instant::now(), || entry);
+            line.into_iter().for_each(|line| self.record(line));
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tenure_core::text;
 
 use super::*;
 
@@ -150,8 +151,32 @@ async fn a_log_that_was_changed_is_found_with_the_line() {
     );
     let first = wrong(&|lines| lines[0].truncate(20));
     assert!(first.contains(":1: this is not an audit line"), "{first}");
+    for added in [
+        r#"{"at":"2026-11-22T05:00:00.000Z","kind":"break","outcome":"done"}"#,
+        r#"{"seq":"6","prev":1}"#,
+        r#" {"kind":"break"} rest"#,
+        "[]",
+        "7",
+    ] {
+        let added = wrong(&|lines| lines.insert(5, added.to_owned()));
+        assert!(added.contains(":6: this is not an audit line"), "{added}");
+    }
     let feed = wrong(&|lines| lines[4].push('\r'));
     assert!(feed.contains(":6: line 6 does not follow line 5"), "{feed}");
+}
+
+#[tokio::test]
+async fn a_reason_shows_all_of_its_characters_and_the_chain_goes_on() {
+    let fixture = Fixture::new();
+    let audit = fixture.open();
+    let reason = "a\u{202e}b\u{200b}c\u{2028}d\u{85}\u{e0041}\né";
+    for reason in [reason, "plain"] {
+        assert!(audit.record_now(entry(reason)).await);
+    }
+    let shown = r#""reason":"a\u202eb\u200bc\u2028d\u0085\udb40\udc41\né""#;
+    assert!(fixture.lines()[0].contains(shown), "{}", fixture.lines()[0]);
+    assert_eq!(fixture.values()[0]["reason"], reason);
+    assert_eq!(verify(&[fixture.path()]).unwrap(), verified(1, 2));
 }
 
 #[tokio::test]
@@ -221,6 +246,21 @@ async fn a_line_that_a_kill_cut_short_is_named_and_the_chain_goes_on_after_it() 
         let path = fixture.path();
         assert_eq!(found.cut, [CutLine { path, line: 3 }]);
     }
+}
+
+#[tokio::test]
+async fn a_reason_is_written_without_invisible_characters_and_means_the_same() {
+    let fixture = Fixture::new();
+    let reason = "\u{202e}turned\u{2028}\u{200b}\u{7f}\u{e0041} é雪";
+    assert!(fixture.open().record_now(entry(reason)).await);
+    let line = &fixture.lines()[0];
+    assert!(!line.contains(text::is_unprintable), "{line:?}");
+    assert!(
+        line.contains("\\u202eturned\\u2028\\u200b\\u007f\\udb40\\udc41 é雪"),
+        "{line}"
+    );
+    assert_eq!(fixture.values()[0]["reason"], reason);
+    verify(&[fixture.path()]).unwrap();
 }
 
 #[tokio::test]
@@ -309,7 +349,6 @@ fn stuck(level: AuditLevel) -> (Audit, std::sync::mpsc::Receiver<Line>) {
         level,
         is_required: true,
         state: Arc::default(),
-        refusals: Refusals::default(),
     };
     (Audit(Some(Arc::new(shared))), received)
 }

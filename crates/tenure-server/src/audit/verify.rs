@@ -4,6 +4,9 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use serde::de::IgnoredAny;
+use serde_json::Deserializer;
+
 use super::log::{Chain, Link};
 
 /// A chain without a gap.
@@ -41,8 +44,8 @@ pub enum VerifyError {
         /// The reason.
         reason: io::Error,
     },
-    /// A line is not an audit line, and the chain does not continue after it: the line was edited
-    /// or cut.
+    /// A line is not an audit line: it is other JSON, or the chain does not continue after it,
+    /// because the line was edited or cut.
     #[error("{path}:{line}: this is not an audit line", path = path.display())]
     NotALine {
         /// The file.
@@ -107,6 +110,12 @@ impl Verifier {
     fn add(&mut self, path: &Path, line: usize, text: &[u8]) -> Result<(), VerifyError> {
         let path = path.to_owned();
         let Ok(link) = serde_json::from_slice::<Link>(text) else {
+            // The beginning of a line is never whole JSON. So such a line was added, and a program
+            // that reads the log as JSON would believe it.
+            let mut values = Deserializer::from_slice(text).into_iter::<IgnoredAny>();
+            if let Some(Ok(_)) = values.next() {
+                return Err(VerifyError::NotALine { path, line });
+            }
             self.cut.push(CutLine { path, line });
             return Ok(());
         };

@@ -4,7 +4,8 @@ use std::io;
 use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use tracing::{error, warn};
 
@@ -14,6 +15,9 @@ use super::{AuditEntry, Line, Recorder, State};
 /// The maximum number of lines between two syncs. An answer waits for no more lines than these.
 const BATCH: usize = 256;
 
+/// The interval of the looks for repeated acts without a line.
+const PAUSE: Duration = Duration::from_secs(5);
+
 pub(super) struct Writer {
     log: Log,
     lines: Receiver<Line>,
@@ -21,25 +25,53 @@ pub(super) struct Writer {
     /// The number of lost lines that the log has reported.
     reported: u64,
     was_failing: bool,
+    /// The time of the last look for repeated acts without a line.
+    looked_at: Instant,
 }
 
 impl Writer {
-    pub(super) const fn new(log: Log, lines: Receiver<Line>, state: Arc<State>) -> Self {
+    pub(super) fn new(log: Log, lines: Receiver<Line>, state: Arc<State>) -> Self {
         Self {
             log,
             lines,
             state,
             reported: 0,
             was_failing: false,
+            looked_at: Instant::now(),
         }
     }
 
     /// Writes lines until no handle is left.
     pub(super) fn run(mut self) {
-        while let Ok(first) = self.lines.recv() {
-            let others = self.lines.try_iter().take(BATCH - 1);
-            let batch = iter::once(first).chain(others).collect();
-            self.write(batch);
+        loop {
+            match self.lines.recv_timeout(PAUSE) {
+                Ok(first) => {
+                    let others = self.lines.try_iter().take(BATCH - 1);
+                    let batch = iter::once(first).chain(others).collect();
+                    self.write(batch);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.write_repeated(None),
+            }
+            let now = Instant::now();
+            if now >= self.looked_at + PAUSE {
+                self.looked_at = now;
+                self.write_repeated(Some(now));
+            }
+        }
+    }
+
+    /// Writes the numbers of repeated acts that have no line yet, although no further act caused one.
+    fn write_repeated(&mut self, now: Option<Instant>) {
+        let state = Arc::clone(&self.state);
+        let due = [&state.refusals, &state.sign_ins].map(|repeats| repeats.due(now));
+        let due = due.into_iter().flatten().map(|entry| Line {
+            entry,
+            from: Recorder::Other,
+        });
+        let due: Vec<_> = due.collect();
+        if !due.is_empty() {
+            self.write(due);
         }
     }
 

@@ -41,6 +41,16 @@ pub struct ClusterMember {
 }
 
 impl ClusterMember {
+    /// Checks the settings of the engine and the files that they name, as [`start`](Self::start) does,
+    /// without a connection.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]: a setting or a file can't be used.
+    pub fn check(config: &ClusterConfig) -> Result<(), OpenError> {
+        engine::check_access(config)
+    }
+
     /// Begins to follow the log. If the service of the log can't be reached, the server tries again
     /// until it can. The call blocks while it reads the log for the first time, for two seconds and
     /// an attempt at most.

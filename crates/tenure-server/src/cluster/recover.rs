@@ -21,8 +21,8 @@ impl ClusterMember {
     }
 
     /// Lets a log go on whose service was restored or promoted, or lost what it had acknowledged.
-    /// All later grants have an epoch above all that can have been lost, if the clocks of the
-    /// servers were at most a day ahead of this one; revisions continue far above, too.
+    /// All later grants have an epoch above all that can have been lost, under the conditions of a
+    /// [`restore`](fn@crate::restore); revisions continue far above, too.
     ///
     /// **The log may lack the last terms.** Stop all servers before, and start them only after the
     /// longest lease duration in use has passed; [`Contents::longest`](crate::Contents::longest) is

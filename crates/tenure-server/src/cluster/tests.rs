@@ -7,11 +7,18 @@ use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::time::{sleep, timeout};
 
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use tower_service::Service as _;
+
 use super::ClusterMember;
 use crate::Store;
+use crate::access::Access;
 use crate::config::{ClusterConfig, Limits};
 use crate::engine::{Fault, Follower, MemoryConnect, MemoryService, Stop};
+use crate::http::router;
 use crate::model::LeaseKey;
+use crate::shares::Tenant;
 
 /// Long enough for every step of a test.
 const SOON: Duration = Duration::from_secs(60);
@@ -61,6 +68,7 @@ impl Member {
                 duration: LeaseDuration::Fixed(Duration::from_secs(60)),
                 lock_delay: Duration::ZERO,
                 min_epoch: None,
+                by_operator: false,
                 metadata: Metadata::new(),
             },
             resume: None,
@@ -118,6 +126,27 @@ async fn a_standby_names_the_active_server_and_takes_over_when_that_one_is_cut_o
         "",
         "a standby has no leases of the store yet"
     );
+
+    // A probe has no credential. With access control it learns of no other server.
+    for (is_guarded, names_it) in [(false, true), (true, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.toml");
+        std::fs::write(&path, "version = 1\n").unwrap();
+        let access = match is_guarded {
+            true => Access::open(&path).unwrap(),
+            false => Access::anonymous(),
+        };
+        let request = Request::get("/active")
+            .header("host", "localhost")
+            .body(Body::empty())
+            .unwrap();
+        let Ok(answer) = router(second.store(), access).call(request).await;
+        assert_eq!(answer.status(), 503);
+        let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        let text = String::from_utf8(body.into()).unwrap();
+        assert!(text.contains("\"not_active\""), "{text}");
+        assert_eq!(text.contains("first"), names_it, "{text}");
+    }
 
     // Cut off from the log, the first server answers nothing before the second one does.
     first.connect.fail_all(Some(Fault::LoseRequest));
@@ -263,7 +292,11 @@ async fn requests_that_wait_are_ended_when_the_server_can_not_append() {
     until("an active server", || member.is_active()).await;
     let view = member.acquire(1).await.unwrap();
     let store = member.store();
-    let poll = tokio::spawn(async move { store.poll(&key(), view.revision, SOON * 2).await });
+    let poll = tokio::spawn(async move {
+        store
+            .poll(&Tenant::Unknown, &key(), view.revision, SOON * 2)
+            .await
+    });
     sleep(T / 10).await;
     member.connect.fail_all(Some(Fault::LoseRequest));
     let ended = timeout(SOON, poll).await.expect("an answer").unwrap();

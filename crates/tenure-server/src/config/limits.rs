@@ -5,9 +5,10 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use tenure_core::lease::{Operation, Rules};
 use tenure_core::name::MAX_NAME_LEN;
 use tenure_core::time::millis;
-use tenure_core::wire::MAX_METADATA_BYTES;
+use tenure_core::wire::{Code, MAX_METADATA_BYTES, Problem, check_metadata};
 
 /// The smallest number of connections over the limit.
 const LEAST_OVER: usize = 16;
@@ -21,6 +22,11 @@ const OTHER_FILES: usize = 64;
 const MANY: usize = 1_000_000_000;
 const KIB: usize = 1024;
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(5 * 60);
+
+/// The default limit of the time for which a request may bar candidates from a free lease. It is
+/// enough for work of the last term to end, and a wrong unit does not cost hours without a leader.
+const BAR_TIME: Duration = Duration::from_secs(10 * 60);
+const BAR_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Rules::NATIVE.max_break_period;
 
 /// The type and range of a limit.
 #[derive(Debug)]
@@ -54,6 +60,13 @@ macro_rules! limits {
         /// only limit that refuses a renewal is the limit on the size of its body**: a holder keeps
         /// its lease however busy the store is. Two limits are not configurable: a request has at
         /// most 64 headers and at most 1,000 renewals.
+        ///
+        /// # Shares
+        ///
+        /// One principal, or one address if the store has no access control, may use no more of
+        /// [`max_waiting`](Self::max_waiting), [`max_watchers`](Self::max_watchers) and
+        /// [`max_answers`](Self::max_answers) than is free for others: half of the total if others
+        /// use nothing.
         ///
         /// As settings these are flat keys with the names of the fields; times are durations such
         /// as `10s`.
@@ -101,7 +114,8 @@ limits! {
     /// `over_limit`.
     max_waiters_per_lease: Count usize = 10_000, 0..=MANY;
     /// Maximum number of acquires and long polls that wait, over all leases. Default 50,000: each
-    /// has a connection and takes some kilobytes. At least 0. Over it: 429 `over_limit`.
+    /// has a connection and takes some kilobytes. At least 0. Over it, and over the
+    /// [share](Self#shares) of a principal: 429 `over_limit`.
     max_waiting: Count usize = 50_000, 0..=MANY;
     /// Maximum number of connections. Default 60,000, which is more than `max_waiting`, because
     /// each waiter has a connection; at least 1. Over a connection beyond the limit, a client may
@@ -111,15 +125,32 @@ limits! {
     /// are open, a new connection closes the oldest one whose request has not arrived yet.
     max_connections: Count usize = 60_000, 1..=MANY;
     /// Maximum number of connections of one address, or of one IPv6 network of 64 bits. Default
-    /// 10,000; zero means no limit. A connection over it is treated as over `max_connections`:
+    /// 1,000, so that one address takes less than 100 MB of memory before its first request; zero
+    /// means no limit. A connection over it is treated as over `max_connections`:
     /// other addresses can still connect, and a renewal from this address is still served.
-    max_connections_per_address: Count usize = 10_000, 0..=MANY;
+    max_connections_per_address: Count usize = 1_000, 0..=MANY;
     /// Maximum number of event streams. Default 10,000: each has a connection and takes some
-    /// kilobytes; all of them share one copy of the events. At least 0. Over it: 429 `over_limit`.
+    /// kilobytes; all of them share one copy of the events. At least 0. Over it, and over the
+    /// [share](Self#shares) of a principal: 429 `over_limit`.
     max_watchers: Count usize = 10_000, 0..=MANY;
+    /// Maximum number of large answers that are built, or that clients have not taken completely, at
+    /// the same time: lists, overviews, histories, metrics, and large uploads of Azure clients.
+    /// Default 64: each takes up to 256 KiB of memory, or up to 1 MiB for an Azure list.
+    /// At least 1. Over it, and over the [share](Self#shares) of a principal: 429 `over_limit`.
+    /// Requests with many renewals are not refused: a quarter of this number runs at a time, and
+    /// the others wait.
+    max_answers: Count usize = 64, 1..=MANY;
     /// Maximum size of all keys and values of a lease's metadata, in bytes. Default and maximum 4
     /// KiB. Over it: 413 `too_large`.
     max_metadata_bytes: Count usize = MAX_METADATA_BYTES, 0..=MAX_METADATA_BYTES;
+    /// Maximum `lock_delay_ms` of an acquire: nobody leads for this time after an expiry or a break,
+    /// until an operator ends the lock delay. Default 10 min; at most 24 h. Over it: 422
+    /// `out_of_range`.
+    max_lock_delay: Time Duration = BAR_TIME, BAR_TIMES;
+    /// Maximum `within_ms` of a hand-over: for this time only the named candidate can be granted the
+    /// lease, until an operator ends the reservation. Default 10 min; at most 24 h. Over it: 422
+    /// `out_of_range`.
+    max_hand_over: Time Duration = BAR_TIME, BAR_TIMES;
     /// Maximum number of terms in the history of a lease, including the running one. Default 100,
     /// which take some 10 KB on disk; 1 to 10,000. The store forgets older terms. Up to 2,000 more
     /// terms, over all leases, may stay on disk for a while. A start reads all terms.
@@ -135,9 +166,11 @@ limits! {
     /// watcher may pause for this long, and a watcher that vanished keeps its connection for this
     /// long.
     header_time: Time Duration = Duration::from_secs(75), TIMES;
-    /// Time limit for the body of a request, and then for the work on the request, apart from the
-    /// time that the request asks to wait. Default 10 s, 10 ms to 5 min. Over it: 408
-    /// `request_timeout`; the store may or may not have done the work.
+    /// Time limit for the body of a request, then for the work on the request, apart from the time
+    /// that the request asks to wait, and then for the client to take the answer. Default 10 s, 10
+    /// ms to 5 min. Over it: 408 `request_timeout`; the store may or may not have done the work. If
+    /// the client has not taken the whole answer, the connection is closed; streams have no such
+    /// limit.
     request_time: Time Duration = Duration::from_secs(10), TIMES;
 }
 
@@ -195,6 +228,27 @@ impl Limits {
         by_name.collect()
     }
 
+    /// Checks an operation against the limits that an operation may exceed.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::OutOfRange`] and [`Code::TooLarge`]; they name the field, and the limit for a time.
+    pub(crate) fn check_operation(&self, operation: &Operation) -> Result<(), Problem> {
+        let most = self.max_metadata_bytes;
+        match operation {
+            Operation::Acquire(request, _) | Operation::Resume(request, ..) => {
+                check_metadata(&request.metadata, most)?;
+                let limit = ("max_lock_delay", self.max_lock_delay);
+                check_time("lock_delay_ms", request.lock_delay, limit)
+            }
+            Operation::SetMetadata(_, metadata) => check_metadata(metadata, most),
+            Operation::HandOver { within, .. } | Operation::SwitchOver { within, .. } => {
+                check_time("within_ms", *within, ("max_hand_over", self.max_hand_over))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns a warning for each pair of limits that contradict each other.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
@@ -237,6 +291,17 @@ impl Limits {
         let mut settings = limits.settings().into_iter();
         settings.try_for_each(|(name, setting)| setting.check(name))
     }
+}
+
+/// Checks a time in a request against a limit of the store.
+fn check_time(field: &str, time: Duration, (name, most): (&str, Duration)) -> Result<(), Problem> {
+    if time <= most {
+        return Ok(());
+    }
+    let (time, most) = (millis(time), millis(most));
+    let detail =
+        format!("{field} is {time} and must be at most {most}, the limit {name} of this store");
+    Err(Problem::new(Code::OutOfRange, detail))
 }
 
 fn within<T: PartialOrd + fmt::Debug>(
@@ -329,7 +394,7 @@ mod tests {
     #[test]
     fn an_error_names_the_limit_and_its_range() {
         type Edit = fn(&mut Limits);
-        let edits: [(&str, Edit); 15] = [
+        let edits: [(&str, Edit); 18] = [
             ("max_body_bytes", |limits| limits.max_body_bytes = 1023),
             ("max_header_bytes", |limits| limits.max_header_bytes = 8191),
             ("max_name_bytes", |limits| limits.max_name_bytes = 129),
@@ -348,8 +413,15 @@ mod tests {
             }),
             ("max_waiting", |limits| limits.max_waiting = usize::MAX),
             ("max_watchers", |limits| limits.max_watchers = usize::MAX),
+            ("max_answers", |limits| limits.max_answers = 0),
             ("max_metadata_bytes", |limits| {
                 limits.max_metadata_bytes = 4097;
+            }),
+            ("max_lock_delay", |limits| {
+                limits.max_lock_delay = Duration::MAX;
+            }),
+            ("max_hand_over", |limits| {
+                limits.max_hand_over = Duration::MAX
             }),
             ("max_history", |limits| limits.max_history = 0),
             ("request_time", |limits| limits.request_time = Duration::MAX),

@@ -34,7 +34,7 @@ use tenure_core::{Epoch, UnixMillis};
 
 use crate::clock;
 use crate::config::{ClusterConfig, SharedEngine};
-use crate::model::{ChangeSet, LeaseKey, StoreId};
+use crate::model::{ChangeSet, Floors, LeaseKey, StoreId};
 
 use etcd::ConnectEtcd;
 use postgres::PostgresConnect;
@@ -83,9 +83,8 @@ pub(crate) struct Loaded<L = LeaseList> {
     pub(crate) deleted: Vec<(LeaseKey, Vec<LeaseId>)>,
     /// The revision of the last change.
     pub(crate) revision: u64,
-    /// No epoch up to this one may be granted again. It is the greatest epoch that was deleted with
-    /// its lease, or the epoch that a restore set.
-    pub(crate) floor: Option<Epoch>,
+    /// The floors of deleted leases, and those that a restore set.
+    pub(crate) floors: Floors,
     /// The documents of other protocols.
     pub(crate) documents: Vec<Document>,
     /// The id of the store; `None` for a store in memory, which has no data directory.
@@ -110,19 +109,19 @@ impl<L> Loaded<L> {
             leases: convert(self.leases),
             deleted: self.deleted,
             revision: self.revision,
-            floor: self.floor,
+            floors: self.floors,
             documents: self.documents,
             store_id: self.store_id,
         }
     }
 
     /// Returns the contents of a log that has these leases and nothing else.
-    pub(crate) const fn with(leases: L) -> Self {
+    pub(crate) fn with(leases: L) -> Self {
         Self {
             leases,
             deleted: Vec::new(),
             revision: 0,
-            floor: None,
+            floors: Floors::default(),
             documents: Vec::new(),
             store_id: None,
         }
@@ -132,9 +131,19 @@ impl<L> Loaded<L> {
 impl Loaded {
     /// Returns the greatest epoch that was ever granted.
     pub(crate) fn last_epoch(&self) -> Option<Epoch> {
-        let granted = self.leases.iter();
-        let granted = granted.filter_map(|(_, stored, _)| stored.grant.as_ref());
-        granted.map(|grant| grant.epoch).max().max(self.floor)
+        let granted = self.last_epochs().map(|(_, epoch)| epoch).max();
+        granted.max(self.floors.greatest())
+    }
+
+    /// Returns the floors of a store that is restored from this content: see [`Floors::restored`].
+    pub(crate) fn restored_floors(&self) -> Result<Floors, Epoch> {
+        self.floors.restored(self.last_epochs(), clock::wall())
+    }
+
+    /// Returns the last epoch of each lease, with its namespace.
+    fn last_epochs(&self) -> impl Iterator<Item = (&str, Epoch)> {
+        let leases = self.leases.iter();
+        leases.filter_map(|(key, stored, _)| Some((key.namespace(), stored.grant.as_ref()?.epoch)))
     }
 }
 
@@ -171,15 +180,7 @@ pub(crate) fn follow(
     max_history: usize,
     stop: Arc<Stop>,
 ) -> Result<Follower, OpenError> {
-    let refused = |detail: String| OpenError::Cluster {
-        engine: config.engine.name(),
-        detail,
-    };
-    let timings = OwnershipTimings::new(config.ownership);
-    let attempt = timings
-        .map_err(|error| refused(error.to_string()))?
-        .attempt();
-    let connect = connect(config, attempt).map_err(|error| refused(error.to_string()))?;
+    let connect = connect_server(config)?;
     let follower = Follower::new(connect, config, max_history, stop).and_then(|mut follower| {
         follower.look_first()?;
         Ok(follower)
@@ -189,8 +190,27 @@ pub(crate) fn follow(
             log: place(config),
             detail,
         },
-        other => refused(other.to_string()),
+        other => refused(config, other),
     })
+}
+
+/// Checks the settings of the log and the files that they name, without a connection.
+pub(crate) fn check_access(config: &ClusterConfig) -> Result<(), OpenError> {
+    let connected = connect_server(config)?.connect();
+    connected.map(drop).map_err(|error| refused(config, error))
+}
+
+/// Returns the way to the log for a server, whose calls take a part of the ownership.
+fn connect_server(config: &ClusterConfig) -> Result<Arc<dyn Connect>, OpenError> {
+    let timings = OwnershipTimings::new(config.ownership).map_err(|it| refused(config, it))?;
+    connect(config, timings.attempt()).map_err(|error| refused(config, error))
+}
+
+fn refused(config: &ClusterConfig, error: impl std::fmt::Display) -> OpenError {
+    OpenError::Cluster {
+        engine: config.engine.name(),
+        detail: error.to_string(),
+    }
 }
 
 /// Returns the way to the log of a cluster. A call takes at most the time of an attempt.

@@ -19,6 +19,7 @@ pub(super) fn stored(metadata_len: usize) -> Stored {
         duration: LeaseDuration::Infinite,
         lock_delay: Duration::ZERO,
         min_epoch: None,
+        by_operator: false,
         metadata: Metadata::from([("k".into(), "x".repeat(metadata_len))]),
     };
     let now = CoreInstant::default();

@@ -20,6 +20,7 @@ fn change(lease: &str, revision: u64, metadata: usize) -> LeaseChange {
         duration: LeaseDuration::Fixed(Duration::from_secs(15)),
         lock_delay: Duration::ZERO,
         min_epoch: None,
+        by_operator: false,
         metadata: Metadata::from([("key".into(), "x".repeat(metadata))]),
     };
     let operation = Operation::Acquire(request, UnixMillis::new(1_700_000_000_000));

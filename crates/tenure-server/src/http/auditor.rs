@@ -106,7 +106,7 @@ impl Auditor {
             .of_address(self.address)
             .of_request(self.request_id())
             .with_reason(by_code.then(|| "one-time code".to_owned()));
-        self.audit.record(entry);
+        self.audit.record_sign_in(&maker.tenant(), entry);
     }
 
     fn request_id(&self) -> Option<String> {

@@ -1,9 +1,9 @@
 //! Bodies of requests and answers. A request has small JSON with the content type of JSON and with
-//! known fields only.
+//! known fields only. [`authorize`](super::authorize) reads the bodies before the handlers run.
 
 use std::pin::pin;
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue};
@@ -12,11 +12,10 @@ use futures_util::FutureExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_core::wire::{Code, Object, Problem};
+use tenure_core::wire::{self, Code, Object, Problem};
 
 use super::problem::ProblemResponse;
 use crate::config::Limits;
-use crate::store::ServedStore;
 
 /// An answer in JSON.
 ///
@@ -34,90 +33,62 @@ impl<T: Serialize> IntoResponse for Json<T> {
             let problem = Problem::new(Code::Internal, error.to_string());
             return ProblemResponse(problem).into_response();
         }
-        let mut response = Response::new(Body::from(body));
-        let json = HeaderValue::from_static("application/json");
-        response.headers_mut().insert(CONTENT_TYPE, json);
-        response
+        json_response(body)
     }
 }
 
-/// The body of a request, parsed as `T`.
+/// Creates the answer with this JSON.
+pub(super) fn json_response(body: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(body));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+/// The body of a request, parsed as `T`. The table of routes must require the body: then it is
+/// declared as JSON.
 pub(super) struct JsonBody<T>(pub(super) T);
 
 /// A body that may be absent.
 pub(super) struct OptionalJsonBody<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<ServedStore> for JsonBody<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ProblemResponse;
 
-    async fn from_request(request: Request, stores: &ServedStore) -> Result<Self, ProblemResponse> {
-        let store = stores.current();
-        let limits = store.limits();
-        Ok(Self(read(request, limits, limits.max_body_bytes).await?))
+    async fn from_request(request: Request, _: &S) -> Result<Self, ProblemResponse> {
+        Ok(Self(parse(&received(request.into_body()).await)?))
     }
 }
 
-impl<T: DeserializeOwned + Default> FromRequest<ServedStore> for OptionalJsonBody<T> {
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJsonBody<T> {
     type Rejection = ProblemResponse;
 
-    async fn from_request(request: Request, stores: &ServedStore) -> Result<Self, ProblemResponse> {
-        let declared = check_content_type(request.headers());
-        let store = stores.current();
-        let limits = store.limits();
-        let body = read_bytes(request.into_body(), limits, limits.max_body_bytes).await?;
+    async fn from_request(request: Request, _: &S) -> Result<Self, ProblemResponse> {
+        let (head, body) = request.into_parts();
+        let body = received(body).await;
         if body.is_empty() {
             return Ok(Self(T::default()));
         }
-        declared?;
+        check_content_type(&head.headers)?;
         Ok(Self(parse(&body)?))
     }
 }
 
+/// Returns a body that was read before.
+async fn received(body: Body) -> Bytes {
+    // The body is in memory, so reading it can't fail.
+    to_bytes(body, usize::MAX).await.unwrap_or_default()
+}
+
 /// Checks that the content type is `application/json`, with or without parameters.
-fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
-    let declared = headers.get(CONTENT_TYPE).map(|value| value.to_str());
-    let media_type = match declared {
-        Some(Ok(text)) => text.split(';').next().unwrap_or("").trim(),
-        Some(Err(_)) => "not ASCII",
-        None => "missing",
-    };
-    if media_type.eq_ignore_ascii_case("application/json") {
-        return Ok(());
-    }
-    Err(Problem::new(
-        Code::NotJson,
-        format!("the content type must be application/json and is {media_type:.100}"),
-    ))
+pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
+    wire::check_json(headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes))
+        .map_err(|detail| Problem::new(Code::NotJson, detail))
 }
 
-/// Reads the body of a request, which may have at most `most` bytes.
-pub(super) async fn read<T, B>(
-    request: Request<B>,
-    limits: &Limits,
-    most: usize,
-) -> Result<T, Problem>
-where
-    T: DeserializeOwned,
-    B: HttpBody<Data = Bytes, Error = axum::Error>,
-{
-    parse(&read_unparsed(request, limits, most).await?)
-}
-
-/// Reads the body of a request, which must be declared as JSON, for [`parse`].
-pub(super) async fn read_unparsed<B>(
-    request: Request<B>,
-    limits: &Limits,
-    most: usize,
-) -> Result<Bytes, Problem>
-where
-    B: HttpBody<Data = Bytes, Error = axum::Error>,
-{
-    check_content_type(request.headers())?;
-    read_bytes(request.into_body(), limits, most).await
-}
-
-/// Reads the whole body, if it has at most `most` bytes and arrives in time.
-async fn read_bytes(
+/// Reads the whole body, if it has at most `most` bytes and arrives in time. Only the check of
+/// rights calls this.
+pub(super) async fn read(
     body: impl HttpBody<Data = Bytes, Error = axum::Error>,
     limits: &Limits,
     most: usize,

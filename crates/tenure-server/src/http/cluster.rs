@@ -1,23 +1,26 @@
 //! The routes that show and change which server of a cluster is active.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use tenure_core::wire::{ClusterView, Code, Problem, ResignRequest};
 
 use super::auditor::Auditor;
 use super::body::OptionalJsonBody;
+use super::health::check_ready;
 use super::problem::ProblemResponse;
 use super::query::NoQuery;
 use crate::Store;
+use crate::access::Access;
 
 /// Answers a balancer: is this the server that accepts requests? A store that is not in a cluster
 /// always is.
 pub(super) async fn active(
     State(store): State<Store>,
+    Extension(access): Extension<Access>,
     _: NoQuery,
 ) -> Result<&'static str, ProblemResponse> {
-    store.ready()?;
+    check_ready(&store, &access)?;
     Ok("active\n")
 }
 

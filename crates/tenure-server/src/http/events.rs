@@ -77,7 +77,7 @@ pub(super) async fn of_namespace_or_view(
     tokio::select! {
         biased;
         () = access.refused(&caller, read, target) => Err(caller.forbidden(read, target).into()),
-        view = leases::view(&store, &key, query) => Ok(view?.into_response()),
+        view = leases::view(&store, &caller, &key, query) => Ok(view?.into_response()),
     }
 }
 
@@ -124,7 +124,12 @@ fn stream(
     check_page(request.headers())?;
     let [renewed] = values(request.uri(), &STREAM)?;
     let renewed = flag("renewed", renewed.as_deref())?;
-    let watcher = store.watch(topic, renewed, last_event_id(request.headers())?)?;
+    let watcher = store.watch(
+        &caller.tenant(),
+        topic,
+        renewed,
+        last_event_id(request.headers())?,
+    )?;
     let events = stream::unfold((watcher, caller), |(mut watcher, caller)| async {
         let item = loop {
             let item = watcher.next().await?;

@@ -3,16 +3,15 @@
 //! The response is the same as that of the router's route. The fast path saves the search for the
 //! route, the data that the router stores for extractors, and its allocations for each call.
 
-use std::pin::pin;
 use std::sync::LazyLock;
 
 use axum::http::request::Parts;
 use axum::http::{Method, Request};
-use futures_util::FutureExt;
 use tenure_core::lease::Rules;
 use tenure_core::wire::{LeaseView, ReleaseRequest, RenewRequest};
 
-use super::body::{parse, read_unparsed};
+use super::authorize::read_checked;
+use super::body::parse;
 use super::drain::DrainOnDrop;
 use super::leases::{JsonResult, acquire_as, operate};
 use super::routes::{ACQUIRE, NO_ROUTE, RELEASE, RENEW, ROUTES, Route};
@@ -83,30 +82,23 @@ impl FastRequest {
         &self,
         store: &Store,
         access: &Access,
-        caller: &Caller,
+        caller: Caller,
         request: Request<DrainOnDrop>,
     ) -> JsonResult<LeaseView> {
         let Self { verb, key } = self;
         let (namespace, lease) = key.names();
-        let (right, target) = (verb.route().right(), Target::Lease(namespace, lease));
-        caller.check(right, target)?;
+        let needed = (verb.route().right(), Target::Lease(namespace, lease));
         let limits = store.limits();
-        let mut body = pin!(read_unparsed(request, limits, limits.max_body_bytes));
-        let body = match body.as_mut().now_or_never() {
-            Some(body) => body?,
-            // The body may arrive much later than its head.
-            None => {
-                let body = body.await?;
-                access.check_again(caller, right, target)?;
-                body
-            }
-        };
+        let (head, body) = request.into_parts();
+        let (body, limits) = ((Some(&head.headers), body), (limits, limits.max_body_bytes));
+        let (caller, body) = read_checked(access, caller, needed, body, limits).await?;
+        let caller = &caller;
         match verb {
             // Boxed, because a renewal would hold the memory for this future.
             Verb::Acquire => Box::pin(acquire_as(store, access, caller, key, parse(&body)?)).await,
             Verb::Renew => {
-                let operation = parse::<RenewRequest>(&body)?.check(&Rules::NATIVE)?;
-                operate(store, caller, key, &operation, None).await
+                let request = parse::<RenewRequest>(&body)?;
+                operate(store, caller, key, &request.check(&Rules::NATIVE)?, None).await
             }
             Verb::Release => {
                 let (operation, reason) = parse::<ReleaseRequest>(&body)?.check()?;

@@ -74,7 +74,7 @@ pub(super) async fn whoami(caller: Caller, _: NoQuery) -> Json<WhoAmI> {
             expires: admission.expires.map(rfc3339),
             grants: admission.principal.grants.iter().map(grant).collect(),
         },
-        Caller::Anyone | Caller::Unknown => WhoAmI {
+        Caller::Anyone(_) | Caller::Unknown => WhoAmI {
             principal: None,
             kind: "anyone",
             secret: None,

@@ -9,19 +9,20 @@ use axum::http::{StatusCode, Uri};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use tenure_core::lease::{Operation, Rules};
 use tenure_core::wire::{
-    AcquireRequest, BreakRequest, ChangeRequest, Code, HandOverRequest, History, LeaseList,
-    LeaseView, MetadataRequest, Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
-    check_metadata,
+    AcquireRequest, BreakRequest, ChangeRequest, Code, HandOverRequest, LeaseView, MetadataRequest,
+    Problem, ReleaseRequest, RenewRequest, VerifyReply, VerifyRequest,
 };
 
 use super::auditor::Auditor;
 use super::body::{Json, JsonBody, OptionalJsonBody};
+use super::page_of_json::{PageOfJson, TURN, WrittenJson};
 use super::path::{Lease, Namespace};
 use super::problem::ProblemResponse;
-use super::query::{ListQuery, NoQuery, PollQuery};
+use super::query::{ListQuery, NoQuery, PollQuery, before};
 use crate::Store;
 use crate::access::{Access, Caller, Right, Role, Target};
 use crate::audit::AuditKind;
+use crate::clock;
 use crate::model::TraceId;
 use crate::random::OsRandom;
 use crate::store::ServedStore;
@@ -43,9 +44,6 @@ pub(super) async fn acquire(
     _: NoQuery,
     JsonBody(request): JsonBody<AcquireRequest>,
 ) -> JsonResult<LeaseView> {
-    let target = Target::Lease(key.namespace(), key.lease());
-    // The body may have arrived long after the head.
-    access.check_again(&caller, CANDIDATE, target)?;
     acquire_as(&store, &access, &caller, &key, request).await
 }
 
@@ -62,10 +60,16 @@ pub(super) async fn acquire_as(
         access.refused(caller, CANDIDATE, target).await;
         caller.forbidden(CANDIDATE, target)
     };
-    let queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
-    let most = store.limits().max_metadata_bytes;
-    check_metadata(&queued.request.metadata, most)?;
-    let acquire = store.acquire_as(caller.owner(), key, &queued, refused);
+    let mut queued = request.check(&Rules::NATIVE, &mut OsRandom)?;
+    // Only these two fields name epochs.
+    if queued.request.min_epoch.is_some() || queued.resume.is_some() {
+        let operator = Right::Role(Role::Operator);
+        queued.request.by_operator = access.check_again(caller, operator, target).is_ok();
+    }
+    let operation = queued.operation(clock::wall());
+    store.limits().check_operation(&operation)?;
+    let tenant = caller.tenant();
+    let acquire = store.acquire_as((caller.owner(), &tenant), key, &queued, refused);
     answer(store, queued.wait, acquire).await
 }
 
@@ -103,16 +107,13 @@ where
     B: FromRequest<ServedStore, Rejection = ProblemResponse> + Send + 'static,
 {
     let handler = async move |State(store): State<Store>,
-                              Extension(access): Extension<Access>,
                               caller: Caller,
                               auditor: Auditor,
                               Lease(key): Lease,
                               _: NoQuery,
                               body: B| {
         let (operation, reason) = check(body)?;
-        if let Operation::SetMetadata(_, metadata) = &operation {
-            check_metadata(metadata, store.limits().max_metadata_bytes)?;
-        }
+        store.limits().check_operation(&operation)?;
         let kind = operators(&operation);
         // A holder may hand over its own lease, and an operator any lease.
         let role = match kind {
@@ -120,8 +121,7 @@ where
             None => Role::Candidate,
         };
         let target = Target::Lease(key.namespace(), key.lease());
-        // The present rules apply: the body may have arrived long after the head.
-        access.check_again(&caller, Right::Role(role), target)?;
+        caller.check(Right::Role(role), target)?;
         let Some(kind) = kind else {
             return operate(&store, &caller, &key, &operation, reason).await;
         };
@@ -175,35 +175,45 @@ pub(super) async fn operate(
 
 pub(super) async fn verify(
     State(store): State<Store>,
-    Extension(access): Extension<Access>,
-    caller: Caller,
     Lease(key): Lease,
     _: NoQuery,
     JsonBody(request): JsonBody<VerifyRequest>,
 ) -> JsonResult<VerifyReply> {
-    let target = Target::Lease(key.namespace(), key.lease());
-    access.check_again(&caller, Right::Role(Role::Read), target)?;
     let operation = request.check()?;
     answer(&store, Duration::ZERO, store.verify(&key, &operation)).await
 }
 
 pub(super) async fn view(
     store: &Store,
+    caller: &Caller,
     key: &LeaseKey,
     PollQuery { after, wait }: PollQuery,
 ) -> JsonResult<LeaseView> {
     match after {
-        Some(after) => answer(store, wait, store.poll(key, after, wait)).await,
+        Some(after) => answer(store, wait, store.poll(&caller.tenant(), key, after, wait)).await,
         None => answer(store, Duration::ZERO, store.view(key)).await,
     }
 }
 
+/// Returns the terms of a lease, newest first.
 pub(super) async fn history(
     State(store): State<Store>,
     Lease(key): Lease,
-    _: NoQuery,
-) -> JsonResult<History> {
-    answer(&store, Duration::ZERO, store.history(&key)).await
+    uri: Uri,
+) -> Result<WrittenJson, ProblemResponse> {
+    let before = before(&uri)?;
+    let history = async {
+        let mut page = PageOfJson::begin("terms");
+        let mut last = None;
+        for term in store.history(&key, before).await? {
+            if !page.push(&term).await? {
+                return page.end_with_next(last.as_ref());
+            }
+            last = Some(term.epoch);
+        }
+        page.end_with_next(None::<&u64>)
+    };
+    Ok(in_time(&store, Duration::ZERO, history).await?)
 }
 
 pub(super) async fn delete(
@@ -226,34 +236,40 @@ pub(super) async fn list(
     caller: Caller,
     Namespace(namespace): Namespace,
     uri: Uri,
-) -> JsonResult<LeaseList> {
+) -> Result<WrittenJson, ProblemResponse> {
     let query = ListQuery::of(&uri)?;
     let readable = caller.readable(namespace.as_str());
     let prefixes = common_prefixes(&readable, &query.prefix);
     let after = query.after.map(|name| LeaseKey::new(&namespace, &name));
     let list = async {
-        let mut listed = LeaseList {
-            leases: Vec::new(),
-            next: None,
-        };
-        // The prefixes are sorted and do not overlap, so their pages together are in order.
+        let mut page = PageOfJson::begin("leases");
+        let mut last: Option<String> = None;
+        // The prefixes are sorted and do not overlap, so their leases together are in order.
         for (index, prefix) in prefixes.iter().enumerate() {
-            let left = query.limit - listed.leases.len();
-            let page = store.list(namespace.as_str(), prefix, after.as_ref(), left);
-            let page = page.await?;
-            listed.leases.extend(page.leases);
-            listed.next = page.next;
-            let is_full = listed.leases.len() == query.limit && index + 1 < prefixes.len();
-            if is_full && listed.next.is_none() {
-                listed.next = listed.leases.last().map(|last| last.lease.clone());
-            }
-            if listed.next.is_some() {
-                break;
+            let mut after = after.clone();
+            loop {
+                let count = TURN.min(query.limit - page.len());
+                let listed = store.list(namespace.as_str(), prefix, after.as_ref(), count);
+                let listed = listed.await?;
+                for view in listed.leases {
+                    if !page.push(&view).await? {
+                        return page.end_with_next(last.as_ref());
+                    }
+                    last = Some(view.lease);
+                }
+                let has_more = listed.next.is_some() || index + 1 < prefixes.len();
+                if page.len() == query.limit && has_more {
+                    return page.end_with_next(last.as_ref());
+                }
+                let Some(next) = listed.next else {
+                    break;
+                };
+                after = LeaseKey::of_path(namespace.as_str(), &next);
             }
         }
-        Ok(listed)
+        page.end_with_next(None::<&String>)
     };
-    answer(&store, Duration::ZERO, list).await
+    Ok(in_time(&store, Duration::ZERO, list).await?)
 }
 
 /// Returns the prefixes of the names that begin both with one of `readable` and with `wanted`.
@@ -276,13 +292,21 @@ pub(super) async fn answer<T>(
     wait: Duration,
     work: impl Future<Output = Result<T, Problem>>,
 ) -> JsonResult<T> {
+    Ok(Json(in_time(store, wait, work).await?))
+}
+
+/// Like [`answer`], without the conversion to JSON.
+pub(super) async fn in_time<T>(
+    store: &Store,
+    wait: Duration,
+    work: impl Future<Output = Result<T, Problem>>,
+) -> Result<T, Problem> {
     let most = store.limits().request_time;
     let in_time = tokio::time::timeout(wait + most, work).await;
-    let done = in_time.map_err(|_| {
+    in_time.map_err(|_| {
         Problem::new(
             Code::RequestTimeout,
             format!("the request took longer than {most:?}; the store may still execute it"),
         )
-    })?;
-    Ok(Json(done?))
+    })?
 }

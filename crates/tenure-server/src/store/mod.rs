@@ -17,11 +17,10 @@ mod poll;
 mod wait;
 mod watch;
 
+mod answers;
 mod exposed;
 mod member;
 mod observe;
-mod pauses;
-mod permit;
 mod served;
 mod transaction;
 
@@ -33,8 +32,8 @@ mod threads;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use axum::http::HeaderValue;
 use tenure_core::lease::Record;
@@ -51,19 +50,21 @@ use crate::config::{Limits, StoreConfig};
 use crate::engine::{self, Document, Engine, Loaded, OpenError, TermHistory};
 use crate::events::Events;
 use crate::metrics::StoreMetrics;
-use crate::model::{LeaseKey, StoreId};
+use crate::model::{Floors, LeaseKey, StoreId};
 use crate::random::OsRandom;
 use crate::scans::Scans;
+use crate::shares::{Shares, Tenant};
 use crate::table;
 use crate::timer::Timer;
 
+use answers::Answers;
 use overview::Overviews;
-use pauses::Pauses;
 use subscribers::Subscribers;
 use table_loader::{LoadedTable, TableLoader, table_of};
 use threads::Threads;
 use wait::OutcomeSender;
 
+pub use answers::LargeAnswer;
 pub use foreign::{AccessEffect, LeaseSnapshot};
 pub(crate) use member::{Member, Order};
 pub(crate) use overview::OverviewFilter;
@@ -138,23 +139,22 @@ struct Inner {
     /// The documents that the store had at its start, until the protocol that they belong to takes
     /// them.
     documents: Mutex<Vec<Document>>,
-    /// The greatest epoch that a new lease may not get, plus one; zero means that there is none.
-    floor: AtomicU64,
+    /// The epochs that new leases may not get.
+    floors: Mutex<Floors>,
     metrics: Arc<StoreMetrics>,
     /// The data directory; `None` for a store in memory.
     data_dir: Option<PathBuf>,
-    /// The number of acquires and long polls that wait.
-    waiting: Arc<AtomicUsize>,
+    /// The acquires and long polls that wait.
+    waiting: Shares<Tenant>,
     /// The number of long polls among them.
-    long_polls: Arc<AtomicUsize>,
+    long_polls: AtomicUsize,
     /// The number of acquires that have waited since the start, from which the next one gets its
     /// number.
     waited: AtomicU64,
     overviews: Overviews,
-    /// The pauses of candidates that wait by repeated requests.
-    pauses: Pauses,
-    /// The number of watchers.
-    watching: Arc<AtomicUsize>,
+    /// The watchers.
+    watching: Shares<Tenant>,
+    answers: Answers,
     /// Limits the number of requests that resume at once after a change for which many waited.
     turns: Semaphore,
     /// The reason why the table may no longer be used; the first reason stays. It is set only while
@@ -184,7 +184,7 @@ impl Store {
         let loader = TableLoader::start().map_err(OpenError::io("a thread"))?;
         let (loaded, engine) = engine::open(data_dir.as_deref(), limits.max_history, loader)?;
         let loaded = loaded.map(TableLoader::finish);
-        warn_of_a_late_clock(loaded.leases.last_epoch.max(loaded.floor));
+        warn_of_a_late_clock(loaded.leases.last_epoch.max(loaded.floors.greatest()));
         let setup = StoreSetup {
             data_dir,
             ..StoreSetup::with_limits(limits)
@@ -236,18 +236,20 @@ impl Store {
             (None, None) => Some(StoreId::random(&mut OsRandom)),
         };
         let deleted = std::mem::take(&mut loaded.deleted);
-        let (floor, table) = (loaded.floor, loaded.leases.table);
-        // The floor of a restored backup covers grants that this store does not have, so existing
-        // leases must get epochs above it too.
-        if floor.is_some() {
-            table.number_above(floor);
+        let (floors, table) = (loaded.floors, loaded.leases.table);
+        // The floors of a restored backup cover grants that this store does not have, so existing
+        // leases must get epochs above them too.
+        if floors.have_restored() {
+            table.number_above(|namespace| floors.of_existing(namespace));
         }
+        let [waiting, watching] = [limits.max_waiting, limits.max_watchers].map(Shares::new);
+        let answers = Answers::new(limits.max_answers);
         let inner = Arc::new(Inner {
             commit_queue: CommitQueue::new(loaded.revision, durability, subscriber),
             events,
             audit,
             documents: Mutex::new(loaded.documents),
-            floor: AtomicU64::new(floor.map_or(0, |floor| floor.get() + 1)),
+            floors: Mutex::new(floors),
             table,
             timer: Timer::default(),
             scans: Scans::default(),
@@ -260,12 +262,12 @@ impl Store {
             term_history: engine.as_ref().map(|engine| engine.log.terms()),
             metrics,
             data_dir,
-            waiting: Arc::default(),
-            long_polls: Arc::default(),
+            waiting,
+            long_polls: AtomicUsize::new(0),
             waited: AtomicU64::new(0),
             overviews: Overviews::expecting(expected),
-            pauses: Pauses::default(),
-            watching: Arc::default(),
+            watching,
+            answers,
             turns: Semaphore::new(half_of_the_processors()),
             ended: OnceLock::new(),
             interruption: Notify::new(),
@@ -379,16 +381,9 @@ impl Inner {
         drop(self.turns.acquire().await);
     }
 
-    /// Returns the greatest epoch that a new lease may not get.
-    fn floor(&self) -> Option<Epoch> {
-        let above = self.floor.load(Ordering::Relaxed);
-        above.checked_sub(1).and_then(Epoch::new)
-    }
-
-    /// Raises the floor after the deletion of a lease whose greatest epoch was `last`.
-    fn raise_floor(&self, last: Option<Epoch>) {
-        let above = last.map_or(0, |last| last.get() + 1);
-        self.floor.fetch_max(above, Ordering::Relaxed);
+    /// Returns the epochs that new leases may not get.
+    fn floors(&self) -> MutexGuard<'_, Floors> {
+        self.floors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -416,8 +411,8 @@ fn warn_of_a_late_clock(last: Option<Epoch>) {
         warn!(
             epoch = last.get(),
             wall_clock_ms = wall.get(),
-            "the wall clock is behind the last epoch: it was set back, or a backup was restored \
-             within the last day; epochs continue from the last one"
+            "the wall clock is behind the last epoch: it was set back, a backup was restored within \
+             the last 32 days, or a request named this epoch; epochs continue from the last one"
         );
     }
 }

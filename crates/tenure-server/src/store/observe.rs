@@ -132,7 +132,8 @@ impl Inner {
         self.check_open()?;
         if if_missing == IfMissing::Create && shard.get(key).is_none() {
             check_names(key, self.limits.max_name_bytes)?;
-            let (floor, now) = (self.floor(), self.clock.now());
+            let floor = self.floors().of_new(key.namespace());
+            let now = self.clock.now();
             let entry = |left: Option<Record>| {
                 let left = left.unwrap_or_default();
                 Entry::new(left.deleted(floor, now), 0)
@@ -220,6 +221,9 @@ impl Inner {
     pub(super) fn tick(&self, key: &LeaseKey) {
         let mut shard = self.table.lock(key);
         if let Some(entry) = shard.get_mut(key) {
+            if let Some(at) = entry.lease.forget_places(self.clock.now()) {
+                self.timer.arm(at, key.clone());
+            }
             entry.drop_idle_interest();
             let needs_timer = entry.interest.is_some() || self.needs_timer(key);
             if self.check_open().is_ok() && needs_timer {

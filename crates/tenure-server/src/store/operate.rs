@@ -12,10 +12,6 @@ use crate::metrics::RenewalKind;
 use crate::model::LeaseKey;
 use crate::table::Entry;
 
-/// The maximum size of a page as JSON, in bytes. With it a client does not need memory for a
-/// thousand leases with large metadata. A page always has room for one lease.
-const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
-
 impl Store {
     /// Executes one operation of this principal on an existing lease. Returns the view of the lease
     /// right after the operation.
@@ -52,7 +48,7 @@ impl Store {
     ///
     /// All renewals run before the first one is waited for. Otherwise the other leases could expire
     /// during the commit of the first one. The function then waits for all of them, which needs
-    /// only a few commits.
+    /// only a few commits. Other requests have turns in between.
     pub(crate) async fn renew_many_as(
         &self,
         owner: Option<&Owner>,
@@ -60,6 +56,7 @@ impl Store {
     ) -> Vec<Result<LeaseView, Problem>> {
         let mut begun = Vec::with_capacity(renewals.len());
         for renewal in renewals {
+            tokio::task::consume_budget().await;
             begun.push(renewal.as_ref().map(|(key, operation)| {
                 let renew = |transaction: &mut LeaseTransaction<'_>| {
                     transaction.operate(owner, operation, None)
@@ -125,12 +122,11 @@ impl Store {
         self.ready()?;
         let delete = |transaction: &mut LeaseTransaction<'_>| transaction.delete();
         let seen = self.execute(key, IfMissing::Refuse, delete).await?;
-        let deleted = seen.value.ok_or_else(|| unknown(key))?;
-        deleted.map_err(|rejection| Problem::from(&rejection))
+        seen.value.ok_or_else(|| unknown(key))?
     }
 
     /// Returns up to `limit` leases of `namespace` whose names start with `prefix`, after the name
-    /// `after`. It returns fewer if they are large.
+    /// `after`.
     pub(crate) async fn list(
         &self,
         namespace: &str,
@@ -141,7 +137,6 @@ impl Store {
         self.ready()?;
         let prefix = format!("{namespace}/{prefix}");
         let mut leases: Vec<LeaseView> = Vec::new();
-        let mut bytes = 0;
         let mut last = after.cloned();
         loop {
             // One lease more than requested shows whether there are more. Leases that were deleted
@@ -159,9 +154,7 @@ impl Store {
                 let seen = seen.await?;
                 if seen.value.is_some() {
                     let view = seen.into_view(key)?;
-                    bytes += json_bytes(&view);
-                    let is_large = bytes > MAX_PAGE_BYTES && !leases.is_empty();
-                    if is_large || leases.len() == limit {
+                    if leases.len() == limit {
                         let next = leases.last().map(|view| view.lease.clone());
                         return Ok(LeaseList { leases, next });
                     }
@@ -192,8 +185,4 @@ impl LeaseTransaction<'_> {
             _ => self.view(),
         })
     }
-}
-
-fn json_bytes(view: &LeaseView) -> usize {
-    serde_json::to_vec(view).map_or(0, |json| json.len())
 }

@@ -1,6 +1,7 @@
 //! Long polls, which wait for a lease to change.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::OptionFuture;
@@ -9,27 +10,28 @@ use tokio::sync::watch;
 use tokio::time::{self, Instant};
 
 use super::observe::{IfMissing, unknown};
-use super::permit::Permit;
 use super::transaction::LeaseTransaction;
 use super::{Inner, Store};
 use crate::commit_queue::Ticket;
 use crate::metrics::waiting;
 use crate::model::LeaseKey;
+use crate::shares::{Share, Tenant};
 
 /// One long poll. Dropping it removes its state from the lease.
 struct Poll {
     inner: Arc<Inner>,
     key: LeaseKey,
     changed: Option<watch::Receiver<u64>>,
-    /// The permits, taken when the poll begins to wait: a poll that is answered at once is a plain
+    /// The permit, taken when the poll begins to wait: a poll that is answered at once is a plain
     /// read.
-    permit: Option<[Permit; 2]>,
+    permit: Option<Share<Tenant>>,
 }
 
 impl Store {
     /// Returns the lease once its revision is above `after`, or at the end of `wait`.
     pub(crate) async fn poll(
         &self,
+        tenant: &Tenant,
         key: &LeaseKey,
         after: u64,
         wait: Duration,
@@ -74,7 +76,8 @@ impl Store {
                 return Ok(view);
             }
             if poll.permit.is_none() {
-                poll.permit = Some(self.inner.poll_permit()?);
+                poll.permit = Some(self.inner.wait_permit(tenant)?);
+                self.inner.long_polls.fetch_add(1, Ordering::Relaxed);
             }
             let decided = OptionFuture::from(in_flight.map(Ticket::durable));
             let changed = async {
@@ -96,6 +99,9 @@ impl Store {
 
 impl Drop for Poll {
     fn drop(&mut self) {
+        if self.permit.is_some() {
+            self.inner.long_polls.fetch_sub(1, Ordering::Relaxed);
+        }
         drop(self.changed.take());
         let mut shard = self.inner.table.lock(&self.key);
         self.inner.tidy(&mut shard, &self.key);

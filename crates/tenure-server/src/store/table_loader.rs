@@ -123,6 +123,7 @@ mod tests {
             duration: LeaseDuration::Infinite,
             lock_delay: std::time::Duration::ZERO,
             min_epoch: None,
+            by_operator: false,
             metadata: tenure_core::lease::Metadata::new(),
         };
         let (mut record, now) = (Record::default(), Instant::default());

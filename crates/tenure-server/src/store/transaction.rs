@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tenure_core::lease::{
     Applied, Change, Due, Lease, LeaseDuration, Operation, Owner, Priority, Record, Rejection,
-    RequestNumber, Rules, Running, TermEnd, Waiting,
+    RequestNumber, Rules, Running, State, TermEnd, Waiting, deletable,
 };
 use tenure_core::time::millis;
-use tenure_core::wire::{LeaseView, Problem};
+use tenure_core::wire::{Code, LeaseView, Problem};
 use tenure_core::{Epoch, Instant, UnixMillis};
 use tokio::sync::watch;
 
@@ -18,8 +18,8 @@ use super::{Entry, Inner};
 use crate::clock;
 use crate::commit_queue::Ticket;
 use crate::model::{
-    Cause, ChangeSet, Content, Deleted, GrantPath, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
-    TraceId,
+    Cause, ChangeSet, Content, Deleted, GrantPath, LeaseChange, LeaseKey, LeaseVersion,
+    NAMESPACE_FLOORS_LIMIT, TermRecord, TraceId,
 };
 
 /// One locked lease, and the changes that are made to it. [`run`](Self::run) takes the steps that
@@ -285,15 +285,24 @@ impl<'a> LeaseTransaction<'a> {
 
     /// Deletes the lease, except for its greatest epoch and, for some time, the lease ids of its
     /// ended terms.
-    pub(super) fn delete(&mut self) -> Result<(), Rejection> {
+    pub(super) fn delete(&mut self) -> Result<(), Problem> {
         let (now, last) = (self.now, self.record().last_epoch());
-        let floor = self.inner.floor();
-        self.lease().delete(floor, now)?;
+        let (inner, namespace) = (self.inner, self.key.namespace());
+        let refused = |rejection| Problem::from(&rejection);
+        deletable(self.record(), now).map_err(refused)?;
+        let (mut floors, wall) = (inner.floors(), clock::wall());
+        floors.merge_passed(wall);
+        if !floors.have_room(namespace, last, wall) {
+            return Err(too_many_floors(last, wall));
+        }
+        let floor = floors.of_new(namespace);
+        self.lease().delete(floor, now).map_err(refused)?;
         if !self.may_change() {
             return Ok(());
         }
         self.has_changed = true;
-        self.inner.raise_floor(last);
+        floors.raise(namespace, last);
+        drop(floors);
         self.entry.past = None;
         self.inner.table.deleted.forget_old(now);
         let retired = self.record().retired().collect();
@@ -412,10 +421,12 @@ impl<'a> LeaseTransaction<'a> {
     ) -> Option<TermRecord> {
         let Some(running) = running else {
             // A term that continues after its end was recorded replaces that record. A new term has
-            // none yet.
-            return match is_grant || self.record().running().is_none() {
-                true => None,
-                false => self.term_record(None, None),
+            // none yet. The release of a lease that has expired adds the reason to the record.
+            return match self.record().state(self.now) {
+                _ if is_grant => None,
+                State::Leased | State::Breaking => self.term_record(None, None),
+                State::Available if reason.is_some() => self.term_record(None, reason),
+                _ => None,
             };
         };
         let ended = running.ended(self.record(), self.now);
@@ -455,9 +466,9 @@ impl<'a> LeaseTransaction<'a> {
     /// Returns the way to a grant to the candidate that asks for the lease now. `usual` is the way
     /// if the lease is not reserved.
     fn grant_path(&self, usual: GrantPath) -> GrantPath {
-        match self.record().is_reserved(self.now) {
-            true => GrantPath::HandedOver,
-            false => usual,
+        match self.record().reserved(self.now) {
+            Some(_) => GrantPath::HandedOver,
+            None => usual,
         }
     }
 
@@ -523,6 +534,17 @@ impl<'a> LeaseTransaction<'a> {
             trace,
         }
     }
+}
+
+/// Returns the problem of a deletion for which there is no room.
+fn too_many_floors(last: Option<Epoch>, wall: UnixMillis) -> Problem {
+    let ahead = last.map_or(0, Epoch::get).saturating_sub(wall.get());
+    let detail = format!(
+        "the last epoch of the lease is {ahead} ms ahead of the store's clock, and the store already \
+         remembers such epochs of deleted leases for {NAMESPACE_FLOORS_LIMIT} namespaces; it can be \
+         deleted once the clock has passed one of them"
+    );
+    Problem::new(Code::OverLimit, detail)
 }
 
 /// Records the time from the end of a term until the grant after it is durable.

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tenure_core::Instant;
-use tenure_core::lease::{LeaseId, Owner, Rejection, RequestNumber, Rules, Waiting};
+use tenure_core::lease::{
+    LeaseId, Owner, PLACE_KEPT_FOR, Rejection, RequestNumber, Rules, Waiting,
+};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::sync::oneshot;
 use tokio::time;
 
 use super::observe::IfMissing;
-use super::permit::Permit;
 use super::transaction::LeaseTransaction;
 use super::{Inner, Store, stopping};
 use crate::clock;
 use crate::metrics::waiting;
 use crate::model::{LeaseKey, TraceId};
+use crate::shares::{Share, Tenant};
 
 /// The outcome of a waiting request: either a grant, or the refusal of a request that was replaced
 /// by another one.
@@ -27,8 +28,6 @@ pub(super) type Outcome = Result<LeaseView, Problem>;
 #[derive(Debug)]
 pub(super) struct OutcomeSender {
     channel: oneshot::Sender<Box<Outcome>>,
-    /// The time since which the candidate has waited.
-    pub(super) since: Instant,
     /// The trace of the waiting request.
     pub(super) trace: Option<TraceId>,
 }
@@ -42,7 +41,7 @@ impl OutcomeSender {
 
 /// The outcome of an attempt to acquire.
 enum Attempt {
-    Granted(LeaseView),
+    Granted(Box<LeaseView>),
     Waiting(Waiter),
 }
 
@@ -55,7 +54,7 @@ impl Store {
     /// request.
     pub(crate) async fn acquire_as(
         &self,
-        owner: Option<&Owner>,
+        (owner, tenant): (Option<&Owner>, &Tenant),
         key: &LeaseKey,
         queued: &Queued,
         refused: impl Future<Output = Problem>,
@@ -67,11 +66,11 @@ impl Store {
             let acquire = |transaction: &mut LeaseTransaction<'_>| {
                 let operation = transaction.bounded(queued.operation(clock::wall()));
                 match transaction.apply(&Rules::NATIVE, owner, &operation, None) {
-                    Ok(_) => Ok(Attempt::Granted(transaction.view())),
+                    Ok(_) => Ok(Attempt::Granted(transaction.view().into())),
                     Err(rejection)
                         if may_wait && rejection.is_transient() && transaction.may_change() =>
                     {
-                        self.join(transaction, (key, owner), queued, &rejection)
+                        self.join(transaction, (key, owner, tenant), queued, &rejection)
                     }
                     Err(rejection) => Err(Problem::from(&rejection)),
                 }
@@ -80,7 +79,7 @@ impl Store {
             let view = match seen.value.ok_or_else(stopping)?? {
                 Attempt::Granted(mut view) => {
                     view.revision = seen.revision;
-                    view
+                    *view
                 }
                 Attempt::Waiting(mut waiter) => {
                     let waited = tokio::select! {
@@ -110,39 +109,37 @@ impl Store {
     fn join(
         &self,
         transaction: &mut LeaseTransaction<'_>,
-        (key, owner): (&LeaseKey, Option<&Owner>),
+        (key, owner, tenant): (&LeaseKey, Option<&Owner>, &Tenant),
         queued: &Queued,
         rejection: &Rejection,
     ) -> Result<Attempt, Problem> {
         let inner = &self.inner;
         let lease_id = queued.request.lease_id;
-        let earlier = transaction.waiting().waiter(lease_id, owner);
-        let since = earlier.map(|earlier| earlier.reply_to.since);
-        let most = if since.is_some() {
+        let permit = if transaction.waiting().waiter(lease_id, owner).is_some() {
             // The request takes the position in the queue of an earlier request with this lease id,
             // which gives back its own permit.
-            usize::MAX
+            inner.waiting.take_beyond(tenant)
         } else {
             let waiters = transaction.waiting().waiting();
-            if waiters >= inner.limits.max_waiters_per_lease {
-                let most = inner.limits.max_waiters_per_lease;
-                return Err(over_limit("the lease", waiters, most));
+            let most = inner.limits.max_waiters_per_lease;
+            if waiters >= most {
+                let detail =
+                    format!("the lease has {waiters} requests waiting, at most {most} are allowed");
+                return Err(Problem::new(Code::OverLimit, detail));
             }
-            inner.limits.max_waiting
+            inner.wait_permit(tenant)?
         };
-        let permit = inner.wait_permit(most)?;
         let number = inner.waited.fetch_add(1, Ordering::Relaxed);
         let (channel, outcome) = oneshot::channel();
-        let (now, pauses) = (transaction.now, &inner.pauses);
         let reply_to = OutcomeSender {
             channel,
-            since: since.unwrap_or_else(|| pauses.end(key, lease_id, now).unwrap_or(now)),
             trace: TraceId::current(),
         };
         let waiting = Waiting {
             number,
             request: queued.request.clone(),
             owner: owner.cloned(),
+            since: transaction.now,
             reply_to,
         };
         transaction.wait(queued.priority, waiting, || Problem {
@@ -162,34 +159,17 @@ impl Store {
 }
 
 impl Inner {
-    /// Takes the permits for a long poll: one to wait, and one for the number of long polls.
-    pub(super) fn poll_permit(&self) -> Result<[Permit; 2], Problem> {
-        let wait = self.wait_permit(self.limits.max_waiting)?;
-        let most = usize::MAX;
-        let poll = Permit::acquire(&self.long_polls, most);
-        let poll = poll.map_err(|polls| over_limit("the store", polls, most))?;
-        Ok([wait, poll])
+    /// Takes a permit for an acquire or a long poll that must wait.
+    pub(super) fn wait_permit(&self, tenant: &Tenant) -> Result<Share<Tenant>, Problem> {
+        self.waiting.admit(tenant, "requests waiting")
     }
-
-    /// Takes a permit for an acquire or a long poll, if at most `most` of them wait then.
-    pub(super) fn wait_permit(&self, most: usize) -> Result<Permit, Problem> {
-        Permit::acquire(&self.waiting, most)
-            .map_err(|waiting| over_limit("the store", waiting, most))
-    }
-}
-
-fn over_limit(whose: &str, waiting: usize, most: usize) -> Problem {
-    Problem::new(
-        Code::OverLimit,
-        format!("{whose} has {waiting} requests waiting, at most {most} are allowed"),
-    )
 }
 
 /// One waiting acquire. If it is dropped because its client disconnected or lost its right, it
 /// leaves the queue, or gives the lease back.
 struct Waiter {
     inner: Arc<Inner>,
-    _permit: Permit,
+    _permit: Share<Tenant>,
     key: LeaseKey,
     lease_id: LeaseId,
     number: RequestNumber,
@@ -225,13 +205,12 @@ impl Waiter {
     /// Leaves the queue. Returns whether the request was in it: if not, its outcome will arrive.
     fn leave(&self) -> bool {
         let mut shard = self.inner.table.lock(&self.key);
-        let entry = shard.get_mut(&self.key);
-        let left = entry.and_then(|entry| entry.lease.leave(self.lease_id, self.number));
-        if let Some(left) = &left {
-            let (since, now) = (left.reply_to.since, self.inner.clock.now());
-            self.inner
-                .pauses
-                .begin(&self.key, self.lease_id, since, now);
+        let (entry, now) = (shard.get_mut(&self.key), self.inner.clock.now());
+        let left = entry.and_then(|entry| entry.lease.leave(self.lease_id, self.number, now));
+        if left.is_some() {
+            // The place is kept for a while, and then its memory is freed.
+            let over = now + PLACE_KEPT_FOR;
+            self.inner.timer.arm(over, self.key.clone());
         }
         self.inner.tidy(&mut shard, &self.key);
         left.is_some()

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tenure_core::wire::{Code, Problem};
+use tenure_core::wire::Problem;
 
-use super::permit::Permit;
 use super::{Inner, Store};
 use crate::events::{Page, PublishedEvent, Subscription, Topic};
 use crate::model::LeaseKey;
 use crate::scans;
+use crate::shares::{Share, Tenant};
 
 /// One watcher. Dropping it frees its permit.
 pub(crate) struct Watcher {
@@ -16,7 +16,7 @@ pub(crate) struct Watcher {
     // This field comes before the permit: the subscription must end before another watcher may
     // begin.
     subscription: Subscription,
-    _permit: Permit,
+    _permit: Share<Tenant>,
     /// All events up to this revision were sent, or skipped by a reset.
     sent: u64,
     /// Missed events that are not sent yet. After the last page the watcher receives events as they
@@ -41,19 +41,14 @@ impl Store {
     /// them.
     pub(crate) fn watch(
         &self,
+        tenant: &Tenant,
         topic: Topic,
         renewed: bool,
         after: Option<u64>,
     ) -> Result<Watcher, Problem> {
         self.ready()?;
         let inner = &self.inner;
-        let most = inner.limits.max_watchers;
-        let permit = Permit::acquire(&inner.watching, most).map_err(|watching| {
-            Problem::new(
-                Code::OverLimit,
-                format!("the store has {watching} streams of events, at most {most} are allowed"),
-            )
-        })?;
+        let permit = inner.watching.admit(tenant, "streams of events")?;
         let watcher = Watcher {
             inner: Arc::clone(inner),
             subscription: Subscription::new(&inner.events, topic, renewed),

@@ -93,11 +93,11 @@ impl<W> TableBuilder<W> {
 }
 
 impl<W> Table<W> {
-    /// Makes the next epoch of each lease greater than `floor` too.
-    pub(crate) fn number_above(&self, floor: Option<Epoch>) {
+    /// Makes the next epoch of each lease greater than the floor of its namespace too.
+    pub(crate) fn number_above(&self, floor: impl Fn(&str) -> Option<Epoch>) {
         for shard in &self.shards {
-            for entry in lock(shard).entries_mut() {
-                entry.lease.number_above(floor);
+            for (key, entry) in lock(shard).entries_mut() {
+                entry.lease.number_above(floor(key.namespace()));
             }
         }
     }

@@ -83,8 +83,9 @@ impl<W> Shard<W> {
     }
 
     /// Returns all leases, in no order.
-    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry<W>> {
-        self.slots.iter_mut().map(|slot| &mut slot.entry)
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = (&LeaseKey, &mut Entry<W>)> {
+        let slots = self.slots.iter_mut();
+        slots.map(|slot| (&slot.key, &mut slot.entry))
     }
 
     fn place(&mut self, key: &LeaseKey) -> Place<'_, Box<Slot<W>>> {

@@ -2,7 +2,7 @@
 
 /// <reference path="types.d.ts" />
 
-import { Refusal, SESSION, ask, isOperator, keepSession, mayChange, nameOf, post, session, store } from './api.js';
+import { Refusal, SESSION, ask, isOperator, keepSession, mayChange, nameOf, post, send, session, store } from './api.js';
 import * as actions from './actions.js';
 import { announce, duration, find, many, on, say, setting, toast, ui } from './dom.js';
 import * as one from './election.js';
@@ -20,25 +20,58 @@ const isElection = () => body.dataset.view === 'election';
 
 // Signing in
 
-async function start() {
+/** The code in the address, which must not stay in the history. */
+function takeCode() {
 	const code = new URLSearchParams(location.hash.slice(1)).get('code');
+	if (code !== null) history.replaceState(null, '', location.pathname);
+	return code;
+}
+
+async function start(code = takeCode()) {
 	try {
-		if (code !== null) {
-			// The code must not stay in the history.
-			history.replaceState(null, '', location.pathname);
-			keepSession(null);
-			keepSession(await post('v1/session', { code }));
-		}
-		me = await ask('v1/whoami');
-	} catch (error) {
-		const status = error instanceof Refusal ? error.status : 0;
-		if (status && code !== null) return signOut('code');
-		return status === 401 ? expire() : setTimeout(start, 2000);
+		// With a code, a page without a session has nothing to ask yet.
+		me = code === null || session() ? await ask('v1/whoami').catch(orNull) : null;
+		if (code !== null && await exchange(code)) me = await ask('v1/whoami');
+	} catch {
+		return setTimeout(start, 2000, code);
 	}
-	showMe(/** @type {Me} */ (me));
+	if (!me) return code === null ? expire() : signOut('code');
+	showMe(me);
 	navigate();
 	stream.open();
 }
+
+/** Null for a refusal that another try would not change. @param {unknown} error */
+function orNull(error) {
+	if (error instanceof Refusal && [400, 401, 403].includes(error.status)) return null;
+	throw error;
+}
+
+/** Makes a session from a code, and keeps it. A person who is signed in is asked before: anybody
+ * can make somebody open an address with a code. @param {string} code */
+async function exchange(code) {
+	const next = await post('v1/session', { code }, '').catch(orNull);
+	if (!next && me) toast(`${REASONS.code.join('. ')} You are still signed in.`);
+	if (!next) return false;
+	const agrees = !me || await asksToReplace(next.principal);
+	const last = agrees ? session() : next;
+	if (last) end(last.session).catch(() => {});
+	if (agrees) keepSession(next);
+	return agrees;
+}
+
+/** @param {string} principal @returns {Promise<boolean>} */
+function asksToReplace(principal) {
+	const { replace } = ui;
+	replace.close();
+	say(ui.replaceText, `You are signed in as ${me?.principal ?? 'anyone'}. This address signs you in as ${principal}.`);
+	replace.returnValue = '';
+	replace.showModal();
+	return new Promise((answer) => replace.addEventListener('close', () => answer(replace.returnValue === 'yes'), { once: true }));
+}
+
+/** Ends a session at the store. @param {string} token */
+const end = (token) => send('v1/session', { method: 'DELETE', keepalive: true }, token).catch(orNull);
 
 /** @type {Record<SignedOut, [title: string, why: string]>} */
 const REASONS = {
@@ -83,9 +116,11 @@ on(ui.signinForm, 'submit', async (event) => {
 	ui.signinSubmit.disabled = false;
 });
 
-on(ui.signOut, 'click', () => {
+on(ui.signOut, 'click', async () => {
+	const last = session();
 	ui.menu.hidePopover();
 	signOut('signed-out');
+	if (last) await end(last.session).catch(() => say(ui.signinError, 'The store has not ended the session, which lasts until it expires.'));
 });
 
 /** @param {Me} of */

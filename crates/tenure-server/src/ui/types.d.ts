@@ -57,6 +57,9 @@ interface Overview {
 }
 
 interface View extends Lease {
+  lock_delay_remaining_ms?: number;
+  reserved_for?: string;
+  reserved_remaining_ms?: number;
   metadata: Record<string, string> | null;
   revision: number;
 }
@@ -117,7 +120,8 @@ type PlainId =
   | 'helpClose' | 'helpTitle' | 'leader' | 'leaderSince' | 'menu' | 'menuButton' |
   'menuRights' | 'messageCommands' | 'messageText' | 'messageTitle'
   | 'metadata' | 'namespaces' | 'overview' | 'overviewMessage' | 'overviewTitle' | 'owner' |
-  'periodWarning' | 'rows' | 'shown' | 'signOut' | 'signin' | 'signinError' | 'signinPlain' |
+  'periodWarning' | 'replaceKeep' | 'replaceSubmit' | 'replaceText' |
+  'replaceTitle' | 'rows' | 'shown' | 'signOut' | 'signin' | 'signinError' | 'signinPlain' |
   'signinTitle' | 'signinWhy' | 'skeleton' | 'store' | 'targetList' | 'targets' |
   'terms' | 'termsNote' | 'timeline' | 'toast' | 'total' | 'tryNow' | 'waiters' | 'waitersNone';
 
@@ -145,4 +149,5 @@ interface Ui extends Record<PlainId, HTMLElement> {
   lessTime: HTMLDetailsElement;
   period: HTMLInputElement;
   help: HTMLDialogElement;
+  replace: HTMLDialogElement;
 }

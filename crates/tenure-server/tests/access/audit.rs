@@ -28,7 +28,7 @@ async fn operators_changes_and_refused_credentials_are_in_the_audit_log() {
         .post("worker", &format!("{lease}/break"), json!({}))
         .await;
     assert_eq!(by_worker.0, 403);
-    let to = json!({"to": "c2", "within_ms": 1_000});
+    let to = json!({"to": "c2", "within_ms": 1_000, "force": true});
     assert_eq!(
         guarded
             .post("ada", &format!("{lease}/handover"), to)

@@ -241,7 +241,7 @@ fn body_of(label: &str, lease_id: &str) -> Value {
         "acquire" => json!({"holder": "c1", "duration_ms": 3_600_000, "lease_id": lease_id}),
         "renew" | "release" => json!({"lease_id": lease_id}),
         "change" => json!({"lease_id": lease_id, "proposed_lease_id": id(1_000_000)}),
-        "handover" => json!({"lease_id": lease_id, "to": "c2", "within_ms": 1_000}),
+        "handover" => json!({"lease_id": lease_id, "to": "c2", "within_ms": 1_000, "force": true}),
         "verify" => json!({"epoch": 1}),
         "metadata" => json!({"lease_id": lease_id, "metadata": {}}),
         "renew_many" => json!({"leases": []}),

@@ -15,9 +15,10 @@ const READERS: &str = "read candidate operator admin";
 const OWNERS: &str = "candidate admin";
 const OPERATORS: &str = "operator admin";
 const NO_SESSION: &str = "any credential but a session";
+const SESSION: &str = "a session";
 
 /// The requests that are not about one lease or one namespace.
-const OF_STORE: [&str; 17] = [
+const OF_STORE: [&str; 18] = [
     "active",
     "cluster",
     "cluster_hand_over",
@@ -31,6 +32,7 @@ const OF_STORE: [&str; 17] = [
     "whoami",
     "session",
     "session_code",
+    "session_end",
     "overview",
     "all_events",
     "namespaces",
@@ -38,7 +40,7 @@ const OF_STORE: [&str; 17] = [
 ];
 
 /// The matrix of rights. `switchover` is `handover` without a lease id.
-const MATRIX: [Row; 33] = [
+const MATRIX: [Row; 34] = [
     ("page", "without a credential", [200, 200, 200]),
     ("page_file", "without a credential", [200, 200, 200]),
     ("livez", "without a credential", [200, 200, 200]),
@@ -53,6 +55,7 @@ const MATRIX: [Row; 33] = [
     ("whoami", "any credential", [200, 200, 200]),
     ("session", NO_SESSION, [200, 200, 200]),
     ("session_code", NO_SESSION, [200, 200, 200]),
+    ("session_end", SESSION, [204, 204, 204]),
     ("overview", READERS, [200, 200, 200]),
     ("all_events", READERS, [200, 200, 200]),
     ("namespaces", READERS, [200, 200, 200]),
@@ -209,6 +212,7 @@ impl Cell {
             "any credential" => status,
             NO_SESSION if self.caller.starts_with("session:") => 403,
             NO_SESSION => status,
+            SESSION if self.caller.starts_with("session:") => status,
             roles if is_covered && roles.split(' ').any(|role| role == self.role) => status,
             _ => 403,
         }
@@ -329,7 +333,12 @@ async fn every_request_gets_the_answer_of_the_matrix() {
         .map(|(name, .., grants)| (&**name, &**grants));
     let grants: Vec<(&str, &str)> = grants.chain([("another", &*admin)]).collect();
     guarded.change(&grants);
-    let checked = iter(&cells).for_each_concurrent(AT_ONCE, |cell| cell.check(&guarded));
-    checked.await;
+    // A request that ends a session must come after all others with that session.
+    let (ends, others): (Vec<_>, Vec<_>) =
+        cells.iter().partition(|cell| cell.row.0 == "session_end");
+    for cells in [others, ends] {
+        let checked = iter(cells).for_each_concurrent(AT_ONCE, |cell| cell.check(&guarded));
+        checked.await;
+    }
     assert!(cells.len() > 8_000, "{}", cells.len());
 }

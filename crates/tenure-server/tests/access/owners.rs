@@ -21,7 +21,7 @@ fn with_lease_id(lease_id: &str) -> [(Method, &'static str, Value); 6] {
         (
             Method::POST,
             "handover",
-            json!({"lease_id": lease_id, "to": "c2", "within_ms": 1_000}),
+            json!({"lease_id": lease_id, "to": "c2", "within_ms": 1_000, "force": true}),
         ),
         (Method::POST, "release", json!({"lease_id": lease_id})),
         (

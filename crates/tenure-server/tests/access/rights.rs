@@ -9,8 +9,8 @@ async fn an_operator_hands_over_without_a_lease_id_and_a_candidate_with_one() {
         ("operator", &grant("operator", "a", "")),
     ]);
     let path = "/v1/namespaces/a/leases/job/handover";
-    let own = json!({"lease_id": id(1), "to": "c2", "within_ms": 1_000});
-    let any = json!({"to": "c2", "within_ms": 1_000});
+    let own = json!({"lease_id": id(1), "to": "c2", "within_ms": 1_000, "force": true});
+    let any = json!({"to": "c2", "within_ms": 1_000, "force": true});
     for (name, body, expected) in [
         ("candidate", &own, 404),
         ("candidate", &any, 403),
@@ -138,4 +138,50 @@ fn the_documents_name_the_right_of_every_route() {
         (request, route.needs())
     });
     assert_eq!(documented, in_force.collect());
+}
+
+#[tokio::test]
+async fn an_epoch_more_than_thirty_days_ahead_needs_an_operator() {
+    let guarded = Guarded::start(&[
+        ("candidate", &grant("candidate", "a", "")),
+        (
+            "both",
+            &[grant("candidate", "a", ""), grant("operator", "a", "")].join(", "),
+        ),
+    ]);
+    let wall = u64::try_from(chrono::Utc::now().timestamp_millis()).unwrap();
+    let day = 24 * 60 * 60 * 1_000;
+    let acquire = async |name: &str, number: u8, epoch: Value| {
+        let path = format!("/v1/namespaces/a/leases/job-{number}/acquire");
+        let mut body = json!({"holder": "c1", "duration_ms": 1_000, "lease_id": id(1)});
+        body.as_object_mut()
+            .unwrap()
+            .extend(epoch.as_object().unwrap().clone());
+        guarded.post(name, &path, body).await
+    };
+    let min_epoch = |days: u64| json!({"min_epoch": wall + days * day});
+    let resume = |days: u64| json!({"resume": {"epoch": wall + days * day, "without_store_ms": 1}});
+    for (number, name, asked, expected) in [
+        (1, "candidate", min_epoch(29), 200),
+        (2, "candidate", min_epoch(31), 422),
+        (3, "candidate", resume(31), 422),
+        (4, "both", min_epoch(31), 200),
+        (5, "both", resume(31), 200),
+        (6, "both", min_epoch(101 * 365), 422),
+    ] {
+        let (status, answer) = acquire(name, number, asked.clone()).await;
+        assert_eq!(status, expected, "{name} {asked}: {answer}");
+        if (status, name) == (422, "candidate") {
+            let detail = answer["detail"].as_str().unwrap();
+            assert!(detail.contains("needs an operator"), "{detail}");
+        }
+    }
+    // The lease has this epoch now, so candidates may go on above it.
+    let path = "/v1/namespaces/a/leases/job-4/release";
+    let (status, answer) = guarded.post("both", path, json!({"lease_id": id(1)})).await;
+    assert_eq!(status, 200, "{answer}");
+    let mut next = min_epoch(60);
+    next["lease_id"] = json!(id(2));
+    let (status, answer) = acquire("candidate", 4, next).await;
+    assert_eq!(status, 200, "{answer}");
 }

@@ -177,7 +177,7 @@ async fn namespaces_are_those_with_leases_within_the_scope() {
         let namespaces = counts.iter();
         let namespaces =
             namespaces.map(|(name, leases)| json!({"namespace": name, "leases": leases}));
-        json!({"namespaces": namespaces.collect::<Value>()})
+        json!({"namespaces": namespaces.collect::<Value>(), "next": null})
     };
     let path = "/v1/namespaces";
     let all = guarded.get("admin", path).await;

@@ -139,6 +139,31 @@ async fn a_session_makes_no_session_and_no_code() {
 }
 
 #[tokio::test]
+async fn signing_out_ends_the_session_and_what_is_open_and_no_other_session() {
+    let mut guarded = two();
+    let other = guarded.sign_in("ada").await;
+    let other = other["session"].as_str().unwrap();
+    guarded.sign_in("ada").await;
+    let stream = guarded.stream("session:ada", "/v1/events").await;
+    let end = async |name: &str| {
+        let ended = guarded
+            .send(name, Method::DELETE, SESSION, Value::Null)
+            .await;
+        common::answer(ended).await
+    };
+    assert_refused(&end("ada").await, 403, "forbidden");
+    assert_refused(&end("").await, 401, "unauthenticated");
+    assert_eq!(end("session:ada").await.0, 204);
+    let mut stream = stream;
+    let ended = async { while let Ok(Some(_)) = stream.chunk().await {} };
+    tokio::time::timeout(SOON, ended).await.expect("the end");
+    assert_refused(&end("session:ada").await, 401, "unauthenticated");
+    assert_eq!(guarded.get("session:ada", "/v1/whoami").await.0, 401);
+    assert_eq!(status(&guarded, other).await, 200);
+    assert_eq!(guarded.get("ada", "/v1/whoami").await.0, 200);
+}
+
+#[tokio::test]
 async fn a_session_and_a_code_end_with_the_token_from_which_they_were_made() {
     let mut guarded = two();
     guarded.sign_in("ada").await;
@@ -234,6 +259,74 @@ async fn a_store_without_access_control_has_no_sessions() {
     let whoami = open.api.request(Method::GET, "/v1/whoami").send().await;
     let whoami = common::answer(whoami.unwrap()).await.1;
     assert_eq!(whoami["kind"], "anyone");
+}
+
+#[tokio::test]
+async fn a_principal_that_signs_in_again_and_again_takes_neither_codes_nor_the_disk_from_others() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let audit = Audit::open(AuditConfig::new(AuditTarget::File(path.clone()))).unwrap();
+    let grants = grant("read", "a", "");
+    let principals = [("ada", &*grants), ("bob", &*grants)];
+    let mut guarded = Guarded::start_audited(StoreConfig::memory(), audit, &principals);
+    for _ in 0..50 {
+        guarded.sign_in("ada").await;
+    }
+    guarded.sign_in("bob").await;
+    let mut lines = Vec::new();
+    until("the line of the other one", async || {
+        let text = fs::read_to_string(&path).unwrap();
+        let parsed = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines = parsed.map(|line| line["principal"].clone()).collect();
+        lines.contains(&json!("bob"))
+    })
+    .await;
+    assert_eq!(lines.len(), 11, "{lines:?}");
+
+    for _ in 0..5 {
+        code(&guarded, "ada").await;
+    }
+    let refused = guarded.post("ada", "/v1/session/code", json!({})).await;
+    assert_refused(&refused, 429, "over_limit");
+    let detail = refused.1["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("the principal \"ada\" has 5"),
+        "{detail}"
+    );
+    code(&guarded, "bob").await;
+}
+
+#[tokio::test]
+async fn a_principal_that_waits_as_often_as_it_can_leaves_waits_to_others() {
+    let config = StoreConfig::memory().with_limits(tenure_server::Limits {
+        max_waiting: 6,
+        ..Default::default()
+    });
+    let grants = grant("candidate", "a", "");
+    let principals = [("ada", &*grants), ("bob", &*grants)];
+    let guarded = Guarded::start_with(config, &principals);
+    let acquire = |number: u32, wait: u32| json!({"holder": "h", "duration_ms": 60_000, "lease_id": id(number), "wait_ms": wait});
+    let path = format!("{LEASE}/acquire");
+    assert_eq!(guarded.post("bob", &path, acquire(0, 0)).await.0, 200);
+    let (ada, bob) = ("ada", "bob");
+    let waiting = |name, number| guarded.post(name, &path, acquire(number, 60_000));
+    let waits = join_all([waiting(ada, 1), waiting(ada, 2), waiting(ada, 3)]);
+    let check = async {
+        until("three waiters", async || {
+            let (_, view) = guarded.get(bob, LEASE).await;
+            view["waiters"] == 3
+        })
+        .await;
+        assert_refused(&waiting(ada, 4).await, 429, "over_limit");
+        let other = guarded.post(bob, &path, acquire(5, 100)).await;
+        assert_refused(&other, 409, "lease_held");
+    };
+    tokio::select! {
+        waited = waits => panic!("{waited:?}"),
+        () = check => {}
+    }
 }
 
 #[tokio::test]

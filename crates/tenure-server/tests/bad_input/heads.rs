@@ -23,6 +23,20 @@ async fn bytes_that_are_not_http_affect_no_other_request() {
     assert_ok(&api.acquire("job", 1).await);
 }
 
+#[tokio::test]
+async fn the_preface_of_http_2_gets_a_refusal_in_http_1() {
+    let api = in_memory().api;
+    let address = api.origin.strip_prefix("http://").unwrap();
+    let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    socket.write_all(preface).await.unwrap();
+    let mut reply = Vec::new();
+    let _ = socket.read_to_end(&mut reply).await;
+    let reply = String::from_utf8_lossy(&reply);
+    assert!(reply.starts_with("HTTP/1.1 400 "), "{reply}");
+    assert!(reply.contains("speaks HTTP/1.1"), "{reply}");
+}
+
 /// Each request has an exact line and headers. It is sent to the fast path, to a route, and over a
 /// connection beyond the limit.
 #[tokio::test]

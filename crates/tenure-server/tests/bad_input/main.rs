@@ -29,7 +29,7 @@ fn good_body(verb: &str) -> String {
         "acquire" => json!({"holder": "c1", "duration_ms": 60_000}),
         "renew" | "release" => json!({"lease_id": id(1)}),
         "change" => json!({"lease_id": id(1), "proposed_lease_id": id(2)}),
-        "handover" => json!({"lease_id": id(1), "to": "c2", "within_ms": 1_000}),
+        "handover" => json!({"lease_id": id(1), "to": "c2", "within_ms": 1_000, "force": true}),
         "verify" => json!({"epoch": 1}),
         "metadata" => json!({"lease_id": id(1), "metadata": {}}),
         _ => json!({}),

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use reqwest::{Client, Method, RequestBuilder, Response};
+use reqwest::{Client, ClientBuilder, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_server::access::Access;
@@ -59,14 +59,14 @@ pub fn served(server: Server) -> Running {
     }));
     let api = Api {
         origin: format!("http://{address}"),
-        http: Client::builder()
-            .http1_only()
-            // To read the certificates of the machine takes a debug build 40 ms.
-            .tls_certs_only([])
-            .build()
-            .unwrap(),
+        http: client().build().unwrap(),
     };
     Running { api, stop, served }
+}
+
+fn client() -> ClientBuilder {
+    // To read the certificates of the machine takes a debug build 40 ms.
+    Client::builder().http1_only().tls_certs_only([])
 }
 
 pub fn in_memory() -> Running {
@@ -87,6 +87,15 @@ impl Running {
 }
 
 impl Api {
+    /// Returns a client with this address of this machine.
+    pub fn from(&self, address: &str) -> Self {
+        let http = client().local_address(address.parse().ok());
+        Self {
+            http: http.build().unwrap(),
+            ..self.clone()
+        }
+    }
+
     pub fn url(&self, lease: &str, verb: &str) -> String {
         let slash = if verb.is_empty() { "" } else { "/" };
         format!(

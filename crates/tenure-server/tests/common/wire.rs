@@ -120,6 +120,17 @@ impl<S: AsyncRead + AsyncWrite> Wire<S> {
         })
     }
 
+    /// Takes up to this number of bytes, and returns how many it got; 0 if the connection is closed.
+    pub async fn take(&mut self, most: usize) -> usize {
+        let mut bytes = vec![0; most];
+        self.read.read(&mut bytes).await.unwrap_or(0)
+    }
+
+    /// Returns whether an answer begins within this time.
+    pub async fn answers_within(&mut self, time: Duration) -> bool {
+        timeout(time, self.read.fill_buf()).await.is_ok()
+    }
+
     /// Returns whether the server closes the connection within this time without sending anything
     /// more.
     pub async fn closes_within(&mut self, time: Duration) -> bool {

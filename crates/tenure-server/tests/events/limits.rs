@@ -135,7 +135,7 @@ async fn an_idle_stream_has_heartbeats() {
 
 #[tokio::test]
 async fn a_watcher_over_the_limit_is_refused_until_another_one_leaves() {
-    let server = with_limits(|limits| limits.max_watchers = 2);
+    let server = with_limits(|limits| limits.max_watchers = 3);
     let api = server.api.clone();
     let mut first = Stream::open(lease(&api, "job")).await;
     first.expect("reset").await;
@@ -144,7 +144,12 @@ async fn a_watcher_over_the_limit_is_refused_until_another_one_leaves() {
     assert!(response.headers().contains_key("retry-after"));
     let refused = answer(response).await;
     assert_refused(&refused, 429, "over_limit");
-    assert!(refused.1["detail"].as_str().unwrap().contains("at most 2"));
+    assert!(
+        refused.1["detail"]
+            .as_str()
+            .unwrap()
+            .contains("the rest of the 3")
+    );
     // The limit on streams affects no other requests.
     assert_ok(&api.acquire("job", 1).await);
     first.expect("granted").await;

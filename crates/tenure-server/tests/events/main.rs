@@ -109,7 +109,7 @@ async fn an_event_has_the_revision_of_its_change_and_no_lease_id() {
 
     assert_ok(&api.acquire("job", 3).await);
     stream.expect("granted").await;
-    let hand_over = json!({"lease_id": id(3), "to": "c4", "within_ms": 100});
+    let hand_over = json!({"lease_id": id(3), "to": "c4", "within_ms": 100, "force": true});
     assert_ok(&api.post("job", "handover", hand_over).await);
     assert_eq!(stream.expect("released").await.2["reason"], "handed over");
 

@@ -27,6 +27,12 @@ impl Stream {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
+        // Otherwise proxies such as nginx collect the events before they pass them on.
+        assert_eq!(response.headers()["x-accel-buffering"], "no");
+        assert_eq!(
+            response.headers()["cache-control"],
+            "no-store, no-transform"
+        );
         let (text, all) = (String::new(), String::new());
         Self {
             response,

@@ -136,3 +136,37 @@ async fn metadata_is_accepted_up_to_its_limit() {
         assert_ok(&put(most).await);
     }
 }
+
+#[tokio::test]
+async fn longer_lock_delays_and_reservations_than_ten_minutes_need_a_limit_that_allows_them() {
+    let hour = 60 * 60 * 1_000;
+    let acquire = |lock_delay: u64| {
+        let mut body = minute(1);
+        body["lock_delay_ms"] = json!(lock_delay);
+        body
+    };
+    let to =
+        |within: u64| json!({"lease_id": id(1), "to": "c2", "within_ms": within, "force": true});
+    let usual = limited(|_| {});
+    let refused = usual.api.post("job", "acquire", acquire(600_001)).await;
+    let parts = ["lock_delay_ms is 600001", "600000", "max_lock_delay"];
+    assert_told(&refused, 422, "out_of_range", &parts);
+    assert_unknown(&usual.api, "job").await;
+    assert_ok(&usual.api.post("job", "acquire", acquire(600_000)).await);
+    for lease_id in [json!(null), json!(id(1))] {
+        let mut longer = to(600_001);
+        longer["lease_id"] = lease_id;
+        let refused = usual.api.post("job", "handover", longer).await;
+        let parts = ["within_ms is 600001", "600000", "max_hand_over"];
+        assert_told(&refused, 422, "out_of_range", &parts);
+    }
+    assert_eq!(usual.api.get("job").await.1["state"], "leased");
+    assert_ok(&usual.api.post("job", "handover", to(600_000)).await);
+
+    let wide = limited(|limits| {
+        limits.max_lock_delay = Duration::from_secs(3_600);
+        limits.max_hand_over = Duration::from_secs(3_600);
+    });
+    assert_ok(&wide.api.post("job", "acquire", acquire(hour)).await);
+    assert_ok(&wide.api.post("job", "handover", to(hour)).await);
+}

@@ -9,6 +9,7 @@ mod connections;
 mod heads;
 mod leases;
 mod slow;
+mod tenants;
 mod waiters;
 
 use std::time::Duration;

@@ -95,7 +95,7 @@ impl Shape {
         match self {
             Self::Silent | Self::OneByte | Self::HalfAHead | Self::DrippedHead => limits.head_time,
             Self::DrippedBody | Self::HandshakeUnfinished => limits.request_time,
-            Self::AnswersUnread => limits.header_time,
+            Self::AnswersUnread => limits.header_time.min(limits.request_time),
         }
     }
 
@@ -228,6 +228,8 @@ async fn slow_and_silent_clients_are_cut_off_and_cost_no_leader_its_lease() {
     };
     let of_unread = Limits {
         header_time: Duration::from_secs(3),
+        // Each of them has an answer at once.
+        max_answers: 1_000,
         ..Limits::default()
     };
     let together = misbehave_together(100, limits, of_unread);

@@ -63,7 +63,7 @@ async fn all_leases_have_waiters_up_to_the_limit() {
     let first = api.waiting("one", 2, &json!({}));
     api.queue_of("one", 1).await;
     // A long poll counts too.
-    let mut poll = Wire::connect(&api).await;
+    let mut poll = Wire::connect_from(&api, "127.0.0.2").await;
     let path = "/v1/namespaces/ns/leases/two?after=9007199254740991&wait_ms=60000";
     poll.send(head("GET", path, "")).await.unwrap();
     let parts = ["the store has 2 requests waiting", "at most 2"];
@@ -87,7 +87,8 @@ async fn all_leases_have_waiters_up_to_the_limit() {
     assert_refused(&outcome(first).await.0, 409, "lease_held");
 
     drop(poll);
-    until_taken(&api, "three", 3).await;
+    // The first address has its share.
+    until_taken(&api.from("127.0.0.3"), "three", 3).await;
     assert_ok(&api.release("one", 1).await);
     assert_ok(&outcome(again).await.0);
 }

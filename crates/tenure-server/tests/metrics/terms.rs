@@ -26,7 +26,7 @@ async fn grants_and_ends(api: &Api) {
     assert_ok(&api.post("a", "release", release).await);
     assert_ok(&common::outcome(waiting).await.0);
     // The lease is handed over.
-    let handover = json!({"lease_id": id(2), "to": "c3", "within_ms": 30_000});
+    let handover = json!({"lease_id": id(2), "to": "c3", "within_ms": 30_000, "force": true});
     assert_ok(&api.post("a", "handover", handover).await);
     assert_ok(&api.acquire("a", 3).await);
     // A break, and a reason that no candidate of this library gives.

@@ -13,10 +13,12 @@ use super::{BackendError, BackendFuture, BackendReply, LeaseBackend, SharedBacke
 use crate::candidate_runtime::StartError;
 use crate::config::Config;
 use crate::http::HttpClients;
+use crate::http_client::HttpClient;
 use crate::store::{LeaseView, Pong};
 
 #[derive(Debug)]
 struct AzureBlobBackend {
+    http: HttpClient,
     lease: BlobLease,
     address: String,
 }
@@ -40,16 +42,26 @@ pub(super) fn open(
     Ok(Arc::new(AzureBlobBackend {
         address: blob.url().into(),
         lease: BlobLease::new(http.current().client, blob.clone(), candidacy),
+        http,
     }))
+}
+
+impl AzureBlobBackend {
+    /// Returns the lease for the next request. Its client stays the same, as it presents no
+    /// certificate; its root certificates may be read again.
+    fn lease(&self) -> &BlobLease {
+        self.http.current();
+        &self.lease
+    }
 }
 
 impl LeaseBackend for AzureBlobBackend {
     fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, BackendReply> {
-        Box::pin(async move { self.lease.send(request, timeout).await.into() })
+        Box::pin(async move { self.lease().send(request, timeout).await.into() })
     }
 
     fn proclaim(&self, lease_id: LeaseId, metadata: Metadata) -> BackendFuture<'_, ()> {
-        Box::pin(async move { Ok(self.lease.proclaim(lease_id, metadata).await?) })
+        Box::pin(async move { Ok(self.lease().proclaim(lease_id, metadata).await?) })
     }
 
     fn can_hand_over(&self) -> bool {
@@ -57,13 +69,13 @@ impl LeaseBackend for AzureBlobBackend {
     }
 
     fn lease_after(&self, _: u64, _: Duration) -> BackendFuture<'_, Option<LeaseView>> {
-        Box::pin(async move { Ok(self.lease.view().await?) })
+        Box::pin(async move { Ok(self.lease().view().await?) })
     }
 
     fn ping(&self) -> BackendFuture<'_, Pong> {
         Box::pin(async move {
             let sent = Instant::now();
-            let date = self.lease.ping().await?;
+            let date = self.lease().ping().await?;
             Ok(Pong {
                 store: None,
                 round_trip: sent.elapsed(),

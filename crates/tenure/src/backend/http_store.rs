@@ -126,6 +126,7 @@ impl LeaseBackend for HttpStore {
                         lease_id: Some(wire_id(lease_id)),
                         to: to.to_string(),
                         within_ms: within.into(),
+                        force: None,
                         reason: None,
                     };
                     Call::post(path("/handover"), &body)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The files with the certificate of a client and its key.
 ///
@@ -16,13 +17,13 @@ pub struct ClientCertificate {
 }
 
 /// The content of the files.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct IdentityPem(Vec<u8>);
-
-impl fmt::Debug for IdentityPem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("IdentityPem(..)")
-    }
+#[derive(Clone)]
+pub(crate) struct Identity {
+    certificate: Arc<[u8]>,
+    secret: Arc<[u8]>,
+    /// The certificates and the key as TLS uses them.
+    #[cfg(feature = "tls")]
+    pub(crate) key: Arc<rustls::sign::CertifiedKey>,
 }
 
 /// A client certificate or its key is wrong. The message describes a correct value, and contains no
@@ -57,7 +58,7 @@ impl ClientCertificate {
             certificate: certificate.into(),
             key: key.into(),
         };
-        files.read(None)?;
+        files.load(None)?;
         Ok(files)
     }
 
@@ -74,74 +75,60 @@ impl ClientCertificate {
     }
 
     /// Returns the content of the files, if it differs from `known`.
-    pub(crate) fn read(
+    pub(crate) fn load(
         &self,
-        known: Option<&IdentityPem>,
-    ) -> Result<Option<IdentityPem>, ClientCertificateError> {
-        let read = |path: &Path, wrong: &dyn Fn(String) -> ClientCertificateError| {
-            std::fs::read(path).map_err(|error| wrong(error.to_string()))
-        };
-        let of_certificate = |reason| self.wrong("client_certificate", &self.certificate, reason);
-        let of_key = |reason| self.wrong("client_key", &self.key, reason);
-        let mut pem = read(&self.certificate, &of_certificate)?;
-        let certificate_len = pem.len();
-        if self.key != self.certificate {
-            pem.push(b'\n');
-            pem.extend(read(&self.key, &of_key)?);
-        }
-        let pem = IdentityPem(pem);
-        if known == Some(&pem) {
+        known: Option<&Identity>,
+    ) -> Result<Option<Identity>, ClientCertificateError> {
+        let read = |path: &Path| std::fs::read(path).map_err(|error| error.to_string());
+        let certificate = read(&self.certificate).map_err(|reason| self.of_certificate(reason))?;
+        let secret = read(&self.key).map_err(|reason| self.of_key(reason))?;
+        if known.is_some_and(|known| known.is_of(&certificate, &secret)) {
             return Ok(None);
         }
-        #[cfg(feature = "tls")]
-        self.check(&pem, certificate_len)?;
-        #[cfg(not(feature = "tls"))]
-        let _ = certificate_len;
-        Ok(Some(pem))
+        Ok(Some(Identity {
+            #[cfg(feature = "tls")]
+            key: self.parse(&certificate, &secret)?,
+            certificate: certificate.into(),
+            secret: secret.into(),
+        }))
     }
 
     #[cfg(feature = "tls")]
-    fn check(
+    fn parse(
         &self,
-        pem: &IdentityPem,
-        certificate_len: usize,
-    ) -> Result<(), ClientCertificateError> {
-        use crate::http::innermost_cause;
+        certificate: &[u8],
+        secret: &[u8],
+    ) -> Result<Arc<rustls::sign::CertifiedKey>, ClientCertificateError> {
+        use rustls::pki_types::PrivateKeyDer;
+        use tenure_core::pem;
 
-        let of_certificate = |reason| self.wrong("client_certificate", &self.certificate, reason);
-        let of_key = |reason| self.wrong("client_key", &self.key, reason);
-        let certificates = reqwest::Certificate::from_pem_bundle(&pem.0[..certificate_len]);
-        let certificates = certificates.map_err(|error| {
-            of_certificate(format!("it is not PEM ({})", innermost_cause(&error)))
-        })?;
-        if certificates.is_empty() {
-            let reason = "there is no certificate in it; write PEM, which begins with -----BEGIN \
-                          CERTIFICATE-----, the client's own first";
-            return Err(of_certificate(reason.into()));
-        }
-        if String::from_utf8_lossy(&pem.0).contains("ENCRYPTED PRIVATE KEY") {
-            let reason = "the key is encrypted; decrypt it (openssl pkey -in OLD -out NEW)";
-            return Err(of_key(reason.into()));
-        }
-        let identity = pem.identity().map_err(|_| {
-            let reason = "there is no private key in it; write PEM, which begins with -----BEGIN \
-                          PRIVATE KEY-----, RSA PRIVATE KEY or EC PRIVATE KEY";
-            of_key(reason.into())
-        })?;
-        // Building a client compares the key with the certificate.
-        let client = reqwest::Client::builder().tls_certs_only([]);
-        let built = client.identity(identity).build();
-        built.map(drop).map_err(|error| {
-            let cause = innermost_cause(&error);
-            if cause.contains("invalid peer certificate") {
-                return of_certificate("its first certificate can't be read".into());
-            }
+        let chain = pem::chain(certificate).map_err(|it| self.of_certificate(it.to_string()))?;
+        let chain = chain.into_iter().map(|block| block.der.into()).collect();
+        let key = pem::key(secret).map_err(|error| self.of_key(error.to_string()))?;
+        let unusable = |cause: String| {
             let certificate = self.certificate.display();
-            of_key(format!(
+            self.of_key(format!(
                 "it can't be used with the first certificate in {certificate} ({cause}); name the key \
                  that belongs to the certificate"
             ))
+        };
+        let key = PrivateKeyDer::try_from(key.der).map_err(|cause| unusable(cause.into()))?;
+        let provider = crate::root_certificates::provider();
+        let certified = rustls::sign::CertifiedKey::from_der(chain, key, &provider);
+        certified.map(Arc::new).map_err(|error| match error {
+            rustls::Error::InvalidCertificate(_) => {
+                self.of_certificate("its first certificate can't be read".into())
+            }
+            error => unusable(error.to_string()),
         })
+    }
+
+    fn of_certificate(&self, reason: String) -> ClientCertificateError {
+        self.wrong("client_certificate", &self.certificate, reason)
+    }
+
+    fn of_key(&self, reason: String) -> ClientCertificateError {
+        self.wrong("client_key", &self.key, reason)
     }
 
     fn wrong(&self, setting: &'static str, path: &Path, reason: String) -> ClientCertificateError {
@@ -153,10 +140,21 @@ impl ClientCertificate {
     }
 }
 
-#[cfg(feature = "tls")]
-impl IdentityPem {
-    pub(crate) fn identity(&self) -> reqwest::Result<reqwest::Identity> {
-        reqwest::Identity::from_pem(&self.0)
+impl Identity {
+    fn is_of(&self, certificate: &[u8], secret: &[u8]) -> bool {
+        *self.certificate == *certificate && *self.secret == *secret
+    }
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_of(&other.certificate, &other.secret)
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Identity(..)")
     }
 }
 

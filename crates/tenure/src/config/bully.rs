@@ -150,8 +150,8 @@ pub struct Bully {
     /// All members, including this one. All members must have the same list, but with `relay` the
     /// addresses may be missing or differ.
     pub peers: Vec<Peer>,
-    /// The name of the group, which keeps messages of different groups apart. Default: the
-    /// election's name.
+    /// The name of the group in the addresses of its members. Default: the election's name. Members
+    /// of two elections refuse each other, also if their groups have one name.
     pub cluster: Option<Name>,
     /// The secret that the members share. Without one, **every process that reaches a member can
     /// vote, and be elected.**
@@ -159,6 +159,10 @@ pub struct Bully {
     /// The address to listen on. Default: the member's own address if that is a loopback address,
     /// otherwise its port on all interfaces.
     pub listen: Option<SocketAddr>,
+    /// Host names under which browsers and monitoring reach this member, beside IP addresses,
+    /// `localhost` and the names in `peers`. Requests for other names are refused, because a page
+    /// of another site could send them. Messages of members with a key are not refused.
+    pub hosts: Vec<String>,
     /// The directory of the member's durable state, which is created if it does not exist. Default
     /// `tenure-state`. A member that has lost this directory must not take part under the same node
     /// id again, because other members rely on its votes.
@@ -248,6 +252,7 @@ impl Bully {
             cluster: None,
             key: None,
             listen: None,
+            hosts: Vec::new(),
             state_dir: "tenure-state".into(),
             quorum: None,
             preempt: false,
@@ -304,6 +309,16 @@ impl Bully {
             .iter()
             .filter(|peer| Some(peer.node) != self.node);
         others.map(|peer| (peer.node, peer.url.clone())).collect()
+    }
+
+    /// Returns the names under which requests may reach this member: its `hosts`, and the names in
+    /// the list of members. The list has those of other members too, so that a member with a wrong
+    /// address learns that.
+    #[must_use]
+    pub fn host_names(&self) -> Vec<String> {
+        let urls = self.peers.iter().filter_map(|peer| peer.url.as_ref());
+        let listed = urls.filter_map(|url| url.host_str().map(Into::into));
+        self.hosts.iter().cloned().chain(listed).collect()
     }
 
     /// Returns the address to listen on.

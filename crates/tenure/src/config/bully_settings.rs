@@ -3,6 +3,7 @@
 use tenure_core::bully::GroupTimingsError;
 use tenure_core::detector::DetectionOptions;
 use tenure_core::lease::candidate::Timings;
+use tenure_core::wire::host_name;
 use tenure_core::{Name, NodeId};
 
 use super::load::{Purpose, election_of};
@@ -125,17 +126,15 @@ pub(super) fn member(
         text.parse()
             .map_err(|_| "must be an address and a port, such as 0.0.0.0:7500".into())
     })?;
+    member.hosts = settings.items("hosts", host_name)?;
     let key = settings.secret(keys.key, |bytes| {
         PeerKey::from_lines(bytes).map_err(|error| error.to_string())
     })?;
     member.key = key.map(|(_, key)| key);
-    if let Some(file) = settings.text(keys.key_file)? {
-        member.key = member.key.map(|key| key.with_file(file.into()));
+    if let Some(file) = settings.path(keys.key_file)? {
+        member.key = member.key.map(|key| key.with_file(file));
     }
-    let state_dir = settings.with(keys.state_dir, |text| match text {
-        "" => Err("is empty: name a directory, such as /var/lib/tenure-peer".into()),
-        text => Ok(text.into()),
-    })?;
+    let state_dir = settings.required_path(keys.state_dir)?;
     member.state_dir = state_dir.unwrap_or(member.state_dir);
     member.timings.message_lifetime = settings.duration(keys.message_lifetime)?;
     Ok(member)

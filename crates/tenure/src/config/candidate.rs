@@ -58,18 +58,91 @@ pub struct Config {
     pub(crate) fallback: Option<Fallback>,
 }
 
-/// The action if a task still runs after it was aborted (because it blocks its thread), while
-/// another candidate may lead soon.
+/// The action at an overrun: a part of a leader's task still runs although it was aborted, and the
+/// lease is not renewed any more. Another candidate may lead soon.
+///
+/// Parts of the task are the task itself, [holds](crate::Leadership::hold), and what
+/// [`Leadership::spawn`](crate::Leadership::spawn) and
+/// [`Leadership::spawn_blocking`](crate::Leadership::spawn_blocking) have started. An abort stops a
+/// future at its next `.await`. It does not reach code that blocks its thread, holds, closures, and
+/// what the task has started by other means.
+///
+/// The action is taken after a loss, a break of the lease, and the end of an unhealthy task: a
+/// quarter of the margin after the hard stop, so before another candidate may lead
+/// ([`Timings`](crate::Timings)). After a suspension of the process past that time it is taken at
+/// once. At a resignation, a hand-over and a shutdown it is not taken: the lease is renewed until
+/// all parts have ended, and the log names the parts.
+///
+/// # Recipes
+///
+/// **A process of its own.** If the process does nothing but the leader's work, keep
+/// [`Exit`](Self::Exit), and let a supervisor (systemd, Kubernetes) start the process again:
+///
+/// ```no_run
+/// # async fn lead(leadership: tenure::Leadership) {}
+/// # async fn example(config: tenure::Config) -> Result<(), Box<dyn std::error::Error>> {
+/// let candidate = tenure::Candidate::start(config).await?;
+/// candidate.run_while_leader(tenure::shutdown_signal()?, lead).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// **A service that does more, or leads several elections.** Use [`Call`](Self::Call) with a
+/// shutdown of its own, which closes listeners and ends what must not be lost, and then ends the
+/// process. The function only wakes the shutdown. The shutdown has the rest of the margin: three
+/// quarters of a second with the default timings. Beyond it, the work overlaps with the next
+/// leader's.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use std::time::Duration;
+/// # use tenure::{Config, OnOverrun};
+/// # async fn close_listeners() {}
+/// # fn example(config: Config) -> Config {
+/// let overrun = Arc::new(tokio::sync::Notify::new());
+/// let policy = OnOverrun::Call(Arc::new({
+///     let overrun = overrun.clone();
+///     move |_epoch| overrun.notify_one()
+/// }));
+/// // A thread of its own: the blocked task may occupy the runtime.
+/// std::thread::spawn(move || {
+///     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+///     runtime.expect("a runtime").block_on(async {
+///         overrun.notified().await;
+///         let _ = tokio::time::timeout(Duration::from_millis(500), close_listeners()).await;
+///         std::process::exit(OnOverrun::EXIT_CODE);
+///     });
+/// });
+/// config.with_on_overrun(policy)
+/// # }
+/// ```
+///
+/// **Work that only writes behind a fence.** If each effect of the task carries its
+/// [epoch](crate::Leadership::epoch), and each receiver refuses smaller ones, the old task does no
+/// harm beside the next leader. [`Report`](Self::Report) lets it run to its end:
+///
+/// ```no_run
+/// # use tenure::{Config, Leadership, OnOverrun};
+/// # use tenure::fence::Fenced as _;
+/// # fn example(config: Config) -> Config {
+/// config.with_on_overrun(OnOverrun::Report)
+/// # }
+/// # async fn write(http: reqwest::Client, leadership: Leadership) -> Result<(), Box<dyn std::error::Error>> {
+/// // In the task: the receiver answers 409 to a stale epoch.
+/// http.post("http://ledger.example/entries").fenced(&leadership)?.send().await?.error_for_status()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum OnOverrun {
-    /// Log an error, and wait until the task is gone. After a loss the lease is not renewed, so
-    /// another candidate may lead meanwhile; only a [fence](crate::fence) that checks epochs
-    /// rejects the writes of the old task. After a resignation or at shutdown the lease is renewed
-    /// until the task is gone, so no other candidate leads.
-    #[default]
+    /// Log an error and count it, and let the work run on. Another candidate may lead meanwhile;
+    /// only a [fence](crate::fence) that checks epochs rejects the writes of the old task.
     Report,
-    /// End the process with [`OnOverrun::EXIT_CODE`]. Nothing else can stop a blocked thread.
+    /// End the process with [`OnOverrun::EXIT_CODE`], without destructors and exit handlers, which
+    /// may wait for the work that does not stop. Nothing else can stop a blocked thread. The last
+    /// log line names the task's parts; the end waits for it for at most 100 ms.
+    #[default]
     Exit,
     /// Call this with the term's epoch, on the candidate's thread. It must not block, because the
     /// thread can't renew during the call.
@@ -80,6 +153,16 @@ impl OnOverrun {
     /// The exit code of a process that ends itself because its task overran (`EX_SOFTWARE` in
     /// `sysexits.h`).
     pub const EXIT_CODE: i32 = 70;
+
+    /// Returns the name in configurations and logs: `report`, `exit` or `call`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Report => "report",
+            Self::Exit => "exit",
+            Self::Call(_) => "call",
+        }
+    }
 }
 
 /// The function of [`Config::with_term_hook`].
@@ -94,11 +177,7 @@ impl fmt::Debug for TermHook {
 
 impl fmt::Debug for OnOverrun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Report => "Report",
-            Self::Exit => "Exit",
-            Self::Call(_) => "Call",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -132,6 +211,12 @@ impl Config {
     #[must_use]
     pub fn servers(&self) -> &[Endpoint] {
         &self.servers
+    }
+
+    /// Returns the action if the task still runs after it was aborted.
+    #[must_use]
+    pub const fn on_overrun(&self) -> &OnOverrun {
+        &self.on_overrun
     }
 
     /// Returns the guarantee of the strategy.
@@ -365,7 +450,7 @@ impl Config {
         self
     }
 
-    /// Sets the action if the task still runs after it was aborted; default [`OnOverrun::Report`].
+    /// Sets the action if the task still runs after it was aborted; default [`OnOverrun::Exit`].
     #[must_use]
     pub fn with_on_overrun(self, on_overrun: OnOverrun) -> Self {
         Self { on_overrun, ..self }

@@ -1,13 +1,12 @@
 //! The `Lease` object of a Kubernetes cluster.
 
 use std::fmt;
-use std::path::Path;
 use std::time::Duration;
 
 use tenure_core::lease::candidate::Timings;
 
 use crate::credentials::{Credentials, CredentialsError};
-use crate::root_certificates::{RootCertificates, RootCertificatesError};
+use crate::root_certificates::RootCertificates;
 use crate::store::Endpoint;
 
 /// The folder that Kubernetes mounts into each pod, with the credential of its service account.
@@ -149,15 +148,12 @@ impl KubernetesLease {
         Self { roots, ..self }
     }
 
-    /// Sets the certificate of the cluster's authority, from a PEM file. It is read once.
+    /// Sets the certificate of the cluster's authority, from a PEM file.
     pub(super) fn with_certificate_file(self, path: &str) -> Result<Self, KubernetesLeaseError> {
-        let wrong = |reason: String| KubernetesLeaseError::Certificate {
-            path: path.into(),
-            reason,
-        };
-        let pem = std::fs::read(Path::new(path)).map_err(|error| wrong(error.to_string()))?;
-        let roots = RootCertificates::from_pem(pem)
-            .map_err(|error: RootCertificatesError| wrong(error.to_string()))?;
+        let roots = RootCertificates::of_file(path.into()).map_err(|reason| {
+            let path = path.into();
+            KubernetesLeaseError::Certificate { path, reason }
+        })?;
         Ok(self.with_root_certificates(roots))
     }
 

@@ -1,6 +1,6 @@
 //! The settings of the table `[kubernetes]`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::candidate::Config;
 use super::kubernetes::{SERVICE_ACCOUNT, namespace_of_pod, server_of_pod};
@@ -57,8 +57,10 @@ pub(super) fn of_settings(
         .check(&config.timings, config.lock_delay)
         .map_err(invalid)?;
     if let Some(path) = file(settings, CA_FILE, "ca.crt")? {
+        let path = path.to_string_lossy();
         lease = lease.with_certificate_file(&path).map_err(invalid)?;
     }
+    settings.secret_path(TOKEN_FILE)?;
     if let Some(path) = file(settings, TOKEN_FILE, "token")? {
         let token = Credentials::token_file(path)
             .map_err(|error| settings.invalid(TOKEN_FILE, error.to_string()))?;
@@ -69,10 +71,10 @@ pub(super) fn of_settings(
 
 /// Returns the file of this setting, or that of the pod if there is one. An empty text stands for
 /// no file.
-fn file(settings: &Settings, key: &str, of_pod: &str) -> Result<Option<String>, ConfigError> {
-    if let Some(path) = settings.text(key)? {
-        return Ok((!path.is_empty()).then(|| path.to_owned()));
+fn file(settings: &Settings, key: &str, of_pod: &str) -> Result<Option<PathBuf>, ConfigError> {
+    if settings.origin(key).is_some() {
+        return settings.path(key);
     }
-    let path = format!("{SERVICE_ACCOUNT}/{of_pod}");
-    Ok(Path::new(&path).exists().then_some(path))
+    let path = Path::new(SERVICE_ACCOUNT).join(of_pod);
+    Ok(path.exists().then_some(path))
 }

@@ -1,7 +1,7 @@
 //! A candidate's configuration from a file and the environment.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tenure_core::ElectionName;
 use tenure_core::lease::Rules;
@@ -9,7 +9,8 @@ use tenure_core::lease::candidate::{Timings, TimingsError, TimingsOptions};
 use tenure_core::wire::MAX_METADATA_BYTES;
 
 use super::candidate::{Config, OnOverrun, default_server};
-use super::settings::{ConfigError, Origin, Scope, Settings};
+use super::permissions;
+use super::settings::{ConfigError, FileKey, Origin, Scope, Settings};
 use super::strategy::Strategy;
 use crate::client_certificate::{ClientCertificate, ClientCertificateError};
 use crate::credentials::{Credentials, CredentialsError};
@@ -43,7 +44,7 @@ impl Config {
     /// cool_down = "5s"
     /// progress_deadline = "30s"            # default: none
     /// lock_delay = "0s"
-    /// on_overrun = "report"                # or "exit"
+    /// on_overrun = "exit"                  # or "report"
     /// strategy = "lease"                   # or "azure-blob", "kubernetes", "bully", "both", or "static"
     /// require_fencing = false              # true: refuse a strategy that only makes a best effort
     ///
@@ -270,7 +271,7 @@ pub fn servers_of(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
 }
 
 /// Reads the root certificates from the file `ca_file` or from the text `ca`, or returns those of
-/// the operating system.
+/// the operating system. All of them are read again while clients use them.
 ///
 /// # Errors
 ///
@@ -278,29 +279,42 @@ pub fn servers_of(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
 pub fn roots_of(settings: &Settings) -> Result<RootCertificates, ConfigError> {
     let inline = settings.with("ca", |text| match text {
         "" => Ok(None),
-        text => root_certificates(text.as_bytes().to_vec()).map(Some),
+        text => roots_of_text(text, settings.file_key("ca")).map(Some),
     })?;
-    let in_file = settings.with("ca_file", |path| match path {
-        "" => Ok(None),
-        path => {
-            let pem = std::fs::read(path).map_err(|error| error.to_string())?;
-            root_certificates(pem).map(Some)
-        }
-    })?;
-    match (inline.flatten(), in_file.flatten()) {
+    let in_file = settings.path("ca_file")?.map(|path| {
+        let roots = roots_of_file(path);
+        roots.map_err(|reason| settings.invalid("ca_file", reason))
+    });
+    match (inline.flatten(), in_file.transpose()?) {
         (Some(_), Some(_)) => Err(settings.one_too_many("ca", "ca_file")),
         (inline, in_file) => Ok(inline.or(in_file).unwrap_or_default()),
     }
 }
 
 #[cfg(feature = "tls")]
-fn root_certificates(pem: Vec<u8>) -> Result<RootCertificates, String> {
-    RootCertificates::from_pem(pem).map_err(|error| error.to_string())
+fn roots_of_file(path: PathBuf) -> Result<RootCertificates, String> {
+    RootCertificates::of_file(path)
+}
+
+/// Returns the root certificates in a text, and reads the text again if it is in a file.
+#[cfg(feature = "tls")]
+fn roots_of_text(text: &str, place: Option<FileKey>) -> Result<RootCertificates, String> {
+    match place {
+        Some(place) => RootCertificates::of_source(place.to_string(), move || {
+            place.read().map(String::into_bytes)
+        }),
+        None => RootCertificates::from_pem(text.as_bytes()).map_err(|error| error.to_string()),
+    }
 }
 
 #[cfg(not(feature = "tls"))]
-fn root_certificates(_: Vec<u8>) -> Result<RootCertificates, String> {
+fn roots_of_file(_: PathBuf) -> Result<RootCertificates, String> {
     Err("https needs the feature \"tls\" of the crate tenure".into())
+}
+
+#[cfg(not(feature = "tls"))]
+fn roots_of_text(text: &str, _: Option<FileKey>) -> Result<RootCertificates, String> {
+    roots_of_file(text.into())
 }
 
 /// Returns the credential of these settings, for the addresses of the store.
@@ -316,7 +330,7 @@ pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
         credentials = credentials.with_certificate(certificate);
     }
     if let (Some(Origin::File { path, .. }), "token") = (settings.origin(key), key) {
-        check_permissions(path).map_err(|reason| settings.invalid(key, reason))?;
+        permissions::check_configuration(path).map_err(|reason| settings.invalid(key, reason))?;
     }
     if let Some(server) = servers_of(settings)?
         .iter()
@@ -330,15 +344,21 @@ pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
 /// Returns the token of these settings, and the key of the setting.
 fn token_of(settings: &Settings) -> Result<(&'static str, Credentials), ConfigError> {
     let text = |error: CredentialsError| error.to_string();
-    let file = settings.with("token_file", |path| match path {
-        "" => Ok(None),
-        path => Credentials::token_file(path).map(Some).map_err(text),
-    })?;
+    let file = settings.secret_path("token_file")?.map(|path| {
+        let file = Credentials::token_file(path);
+        file.map_err(|error| settings.invalid("token_file", text(error)))
+    });
     let token = settings.with("token", |token| match token.trim() {
         "" => Ok(None),
-        token => Credentials::token(token).map(Some).map_err(text),
+        token => {
+            let fixed = Credentials::token(token).map_err(text)?;
+            Ok(Some(match settings.file_key("token") {
+                Some(place) => Credentials::token_of(place).map_err(text)?,
+                None => fixed,
+            }))
+        }
     })?;
-    match (file.flatten(), token.flatten()) {
+    match (file.transpose()?, token.flatten()) {
         (Some(_), Some(_)) => Err(settings.one_too_many("token", "token_file")),
         (Some(file), None) => Ok(("token_file", file)),
         (None, Some(token)) => Ok(("token", token)),
@@ -348,13 +368,10 @@ fn token_of(settings: &Settings) -> Result<(&'static str, Credentials), ConfigEr
 
 /// Returns the client certificate of these settings.
 fn client_certificate_of(settings: &Settings) -> Result<Option<ClientCertificate>, ConfigError> {
-    let file = |key| {
-        let file = settings.text(key)?;
-        Ok(file.filter(|file| !file.is_empty()))
-    };
     let missing =
         |key, other| ConfigError::missing(key, format!("{other} is set, and each needs the other"));
-    match (file("client_certificate")?, file("client_key")?) {
+    let certificate = settings.path("client_certificate")?;
+    match (certificate, settings.secret_path("client_key")?) {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => client_certificate(certificate, key)
             .map(Some)
@@ -366,40 +383,22 @@ fn client_certificate_of(settings: &Settings) -> Result<Option<ClientCertificate
 
 #[cfg(feature = "tls")]
 fn client_certificate(
-    certificate: &str,
-    key: &str,
+    certificate: PathBuf,
+    key: PathBuf,
 ) -> Result<ClientCertificate, ClientCertificateError> {
     ClientCertificate::from_files(certificate, key)
 }
 
 #[cfg(not(feature = "tls"))]
 fn client_certificate(
-    certificate: &str,
-    _: &str,
+    certificate: PathBuf,
+    _: PathBuf,
 ) -> Result<ClientCertificate, ClientCertificateError> {
     Err(ClientCertificateError {
         setting: "client_certificate",
-        path: certificate.into(),
+        path: certificate,
         reason: "https needs the feature \"tls\" of the crate tenure".into(),
     })
-}
-
-/// Refuses a file with a secret that other users can read.
-fn check_permissions(path: &Path) -> Result<(), String> {
-    use std::os::unix::fs::PermissionsExt;
-
-    // A text that was not read from a file has no mode.
-    let Ok(metadata) = std::fs::metadata(path) else {
-        return Ok(());
-    };
-    let mode = metadata.permissions().mode() & 0o7777;
-    if mode & 0o077 == 0 {
-        return Ok(());
-    }
-    let path = path.display();
-    Err(format!(
-        "other users can read the token (mode {mode:04o}); run: chmod go-rwx {path}"
-    ))
 }
 
 fn timings_options_of(settings: &Settings) -> Result<TimingsOptions, ConfigError> {

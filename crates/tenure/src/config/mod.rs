@@ -13,6 +13,8 @@ mod plan;
 #[cfg(feature = "config-file")]
 pub(crate) mod load;
 #[cfg(feature = "config-file")]
+pub(crate) mod permissions;
+#[cfg(feature = "config-file")]
 pub(crate) mod settings;
 
 #[cfg(all(feature = "config-file", feature = "azure"))]

@@ -39,17 +39,32 @@
 //!
 //! # SQL
 //!
-//! Keep one row per election. The first statement of every transaction that writes raises its
-//! epoch:
+//! Keep one row per election, and a function that raises its epoch or fails (PostgreSQL):
 //!
 //! ```sql
-//! UPDATE fences SET epoch = :epoch WHERE election = :election AND epoch <= :epoch;
-//! -- 1 row changed: write, and commit. 0 rows: a newer leader has written; roll back and stop.
+//! CREATE FUNCTION raise_fence(of_election text, to_epoch bigint) RETURNS void AS $$
+//! BEGIN
+//!   UPDATE fences SET epoch = to_epoch WHERE election = of_election AND epoch <= to_epoch;
+//!   IF NOT FOUND THEN
+//!     RAISE EXCEPTION 'epoch % of % is stale', to_epoch, of_election;
+//!   END IF;
+//! END $$ LANGUAGE plpgsql;
 //! ```
 //!
-//! The row's lock makes the check and the statements after it atomic, at any isolation level.
-//! (Count the rows that matched. MySQL does so only with an option of the connection.) Three
-//! mistakes to avoid:
+//! 1. A term begins with `SELECT raise_fence('billing/nightly', 9)`, in a transaction of its own,
+//!    before the leader reads or writes anything. From then on no earlier leader can commit.
+//! 2. Each transaction ends with `SELECT raise_fence('billing/nightly', 9); COMMIT`, as **one
+//!    message** to the server (`batch_execute` of tokio-postgres). If the function fails, the server
+//!    skips `COMMIT`: roll back and stop.
+//! 3. Timeouts end the session of a leader that is frozen inside a transaction, and so free the rows
+//!    that it has written: `idle_in_transaction_session_timeout` below the lease duration,
+//!    `statement_timeout`, `lock_timeout` and `tcp_user_timeout`.
+//!
+//! The row of the fence is locked from the check to the commit, so leaders commit one after the
+//! other, and their epochs never decrease. Both are in one message, so no client can freeze between
+//! them. With the fence first, a frozen leader would keep its successor from writing for as long as
+//! it is frozen. The page `docs/fencing.md` has the whole argument, and MySQL. (Count the rows that
+//! matched. MySQL does so only with an option of the connection.) Mistakes to avoid:
 //!
 //! - `SELECT` the epoch, compare it in the program, then write. The newer leader can write between
 //!   these steps.

@@ -71,7 +71,8 @@ impl Client {
             .tcp_nodelay(true)
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(idle_connections);
-        http::build(client, &RootCertificates::system(), http::uses_tls(urls))
+        let uses_tls = http::uses_tls(urls);
+        http::build(client, &RootCertificates::system(), uses_tls, None)
     }
 
     pub(super) fn new(

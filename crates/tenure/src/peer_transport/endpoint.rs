@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::age::{GoodUntil, time_ms};
 use super::envelope::{Answer, Answerer, Envelope, Payload, Start, VERSION, Versioned};
+use super::fingerprint::Fingerprint;
 use super::inbox::{IncomingMessage, PeerEvent};
 use super::problem::{PeerErrorCode, PeerProblem};
 use super::replay_guard::ReplayGuard;
@@ -162,7 +163,7 @@ impl PeerEndpoint {
         Ok((from, answer))
     }
 
-    /// Parses a request to a member of this group.
+    /// Parses a request from a process with the same settings to a member of this group.
     pub(super) fn parse(&self, body: &[u8]) -> Result<Envelope, PeerProblem> {
         let malformed = |error: serde_json::Error| {
             PeerProblem::new(PeerErrorCode::Malformed, error.to_string())
@@ -176,6 +177,14 @@ impl PeerEndpoint {
         }
         let envelope: Envelope = serde_json::from_slice(body).map_err(malformed)?;
         self.check_cluster(&envelope.cluster)?;
+        // Nothing is concluded from a message of another group, not even that another process uses
+        // the node id of this member.
+        let Fingerprint { hash, text } = &self.setup.fingerprint;
+        if envelope.config != *hash {
+            let (from, me) = (envelope.from, self.setup.me);
+            let detail = format!("member {from} has other settings than member {me}: {text}");
+            return Err(PeerProblem::new(PeerErrorCode::ConfigDiffers, detail));
+        }
         Ok(envelope)
     }
 
@@ -192,7 +201,7 @@ impl PeerEndpoint {
             );
             return Err(PeerProblem::new(PeerErrorCode::Misdirected, detail));
         }
-        self.check_group(&envelope)?;
+        self.check_sender(from)?;
         if let (Some(own), Some(theirs)) = (&self.setup.store, &envelope.store) {
             own.hear(from, theirs).map_err(|detail| {
                 self.compare_stores(own);
@@ -202,23 +211,16 @@ impl PeerEndpoint {
         Ok(envelope)
     }
 
-    /// Checks that another member with the same settings has sent this request.
-    pub(super) fn check_group(&self, envelope: &Envelope) -> Result<(), PeerProblem> {
-        let Setup {
-            me, fingerprint, ..
-        } = &self.setup;
-        let from = envelope.from;
-        let refuse = |code, detail| Err(PeerProblem::new(code, detail));
-        if !self.setup.peers.contains_key(&from) {
-            let detail = format!("member {from} is not in the list of member {me}");
-            return refuse(PeerErrorCode::UnknownMember, detail);
+    /// Checks that another member of the list has sent a request.
+    pub(super) fn check_sender(&self, from: NodeId) -> Result<(), PeerProblem> {
+        if self.setup.peers.contains_key(&from) {
+            return Ok(());
         }
-        if envelope.config != fingerprint.hash {
-            let settings = &fingerprint.text;
-            let detail = format!("member {from} has other settings than member {me}: {settings}");
-            return refuse(PeerErrorCode::ConfigDiffers, detail);
-        }
-        Ok(())
+        let detail = format!(
+            "member {from} is not in the list of member {}",
+            self.setup.me
+        );
+        Err(PeerProblem::new(PeerErrorCode::UnknownMember, detail))
     }
 
     /// Excludes this member if more members use another store: two of them may lead already.

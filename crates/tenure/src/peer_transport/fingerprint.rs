@@ -1,6 +1,7 @@
 //! The settings that must be the same for all members.
 
 use aws_lc_rs::digest::{SHA256, digest};
+use tenure_core::ElectionName;
 use tenure_core::bully::{GroupGuarantee, GroupSettings};
 
 use super::mac::hex;
@@ -8,6 +9,9 @@ use super::mac::hex;
 /// A short form of the settings that must be the same for all members. Every message contains it,
 /// because members with different majorities, or with different durations of their promises, must
 /// not take part in one election.
+///
+/// It has the election with its namespace, whatever the name of the group is: with one key, members
+/// of two elections must not vote for each other.
 ///
 /// The failure detection is not part of it. With a quorum, no rule of safety depends on detectors.
 /// Without one, each member checks that its own detection is not faster than the message lifetime
@@ -26,8 +30,8 @@ impl Fingerprint {
         self.hash.get(..16).unwrap_or(&self.hash)
     }
 
-    /// Computes the fingerprint of these settings.
-    pub(crate) fn of(settings: &GroupSettings) -> Self {
+    /// Computes the fingerprint of the members of this election with these settings.
+    pub(crate) fn of(election: &ElectionName, settings: &GroupSettings) -> Self {
         let guarantee = match settings.guarantee() {
             GroupGuarantee::Quorum => "a quorum".to_owned(),
             GroupGuarantee::BestEffort => "no quorum".to_owned(),
@@ -44,7 +48,7 @@ impl Fingerprint {
         let timings = settings.timings();
         // Priorities only determine the order.
         let text = format!(
-            "members {} (best first), {guarantee}, lease {:?}, messages live {:?}",
+            "election {election}, members {} (best first), {guarantee}, lease {:?}, messages live {:?}",
             members.join(" "),
             timings.term().lease_duration(),
             timings.message_lifetime(),

@@ -9,6 +9,7 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -31,13 +32,29 @@ const UNAUTHENTICATED_TIME: Duration = Duration::from_secs(2);
 /// The approximate size of the largest head. Bodies are read in pieces.
 const BUFFER_BYTES: usize = 32 * 1024;
 
+/// The number of new connections that the kernel keeps until the member accepts them.
+const BACKLOG: i32 = 1024;
+
 /// The pause after the operating system had no file descriptor for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = StdListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    TcpListener::from_std(listener)
+/// Listens on this address. The address `[::]` stands for those of IPv4, too.
+///
+/// # Errors
+///
+/// The address is in use, or does not belong to this machine.
+pub fn bind(address: SocketAddr) -> io::Result<StdListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    // As the standard library does: a restart must not wait for the connections of the previous run.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        // Linux has a setting that would leave the addresses of IPv4 out.
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
 }
 
 /// Serves connections until the future is dropped.

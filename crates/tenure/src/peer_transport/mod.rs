@@ -34,6 +34,8 @@ mod state_dir;
 mod state_file;
 
 pub(crate) use endpoint::PeerEndpoint;
+#[cfg(feature = "config-file")]
+pub use listener::bind as listen;
 pub use mac::{PeerKey, PeerKeyError};
 pub use state_file::StateError;
 

@@ -10,6 +10,10 @@ use super::envelope::Answerer;
 pub(super) enum PeerErrorCode {
     /// The body is not a message of this version.
     Malformed,
+    /// The body is not declared as JSON.
+    NotJson,
+    /// A browser sent the request for a page of another site.
+    CrossOrigin,
     /// The MAC is missing, or another key computed it.
     Unauthenticated,
     /// The sender is not a member.
@@ -53,6 +57,12 @@ impl PeerErrorCode {
     const fn row(self) -> (u16, &'static str, &'static str) {
         match self {
             Self::Malformed => (400, "malformed", "The message is malformed"),
+            Self::NotJson => (415, "not_json", "The body must be JSON"),
+            Self::CrossOrigin => (
+                403,
+                "cross_origin",
+                "A page of another site sent the request",
+            ),
             Self::Unauthenticated => (401, "unauthenticated", "The MAC is missing or wrong"),
             Self::UnknownMember => (403, "unknown_member", "The sender is not a member"),
             Self::UnknownCluster => (404, "unknown_cluster", "There is no such group here"),

@@ -114,8 +114,8 @@ impl Relay {
             return refuse(PeerErrorCode::RelayOff, detail);
         }
         let envelope = endpoint.parse(&body)?;
-        endpoint.check_group(&envelope)?;
         let (from, to) = (envelope.from, envelope.to);
+        endpoint.check_sender(from)?;
         if !endpoint.setup.peers.contains_key(&to) {
             let detail =
                 format!("member {me} passes nothing on to {to}, which is not another member");

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use serde::Serialize;
+use tenure_core::wire::check_json;
 use tokio::time::Instant;
 
 use super::caller::Caller;
@@ -63,7 +64,7 @@ async fn message(
     let mut mac = None;
     let take = async {
         endpoint.check_cluster(&cluster)?;
-        let body = read(body, body_time(endpoint)).await?;
+        let body = read(&headers, body, body_time(endpoint)).await?;
         // This check is the first one, because nothing is parsed for a caller without a key.
         mac = Some(check_mac(endpoint, &headers, &body)?);
         let (from, reply) = endpoint.admit(&body)?;
@@ -102,7 +103,7 @@ async fn pass_on(
     let mut mac = None;
     let pass = async {
         endpoint.check_cluster(&cluster)?;
-        let body = read(body, body_time(endpoint)).await?;
+        let body = read(&headers, body, body_time(endpoint)).await?;
         // Nothing is passed on for a caller without a key.
         let checked = check_mac(endpoint, &headers, &body)?;
         mac = Some(checked.clone());
@@ -134,7 +135,11 @@ pub(super) fn body_time(endpoint: &PeerEndpoint) -> Duration {
     endpoint.setup.message_lifetime.max(MIN_BODY_TIME)
 }
 
-async fn read(body: Body, time: Duration) -> Result<Bytes, PeerProblem> {
+/// Reads a body, which must be declared as JSON: a browser sends any other body for a page of another
+/// site without asking the member.
+async fn read(headers: &HeaderMap, body: Body, time: Duration) -> Result<Bytes, PeerProblem> {
+    check_json(headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes))
+        .map_err(|detail| PeerProblem::new(PeerErrorCode::NotJson, detail))?;
     match tokio::time::timeout(time, to_bytes(body, MAX_REQUEST_BYTES)).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(_)) => Err(PeerProblem::new(

@@ -23,10 +23,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::http::Method;
 use axum::response::Redirect;
 use axum::routing::get;
 use reqwest::Url;
 use tenure_core::{Incarnation, Name, NodeId, Random as _};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -40,6 +43,7 @@ use super::mac::Mac;
 use super::relay::Relay;
 use super::routes;
 use super::send_queue::SendQueue;
+use crate::browser_guard::guard;
 use crate::clock::Clock;
 use crate::group_store::GroupStore;
 use crate::http::HttpClientError;
@@ -73,6 +77,8 @@ pub(crate) struct Setup {
     /// The address on which to serve the routes; `None` if the application mounts
     /// [`PeerServer::router`].
     pub(crate) listen: Option<SocketAddr>,
+    /// The names under which requests may reach the address, beside IP addresses and `localhost`.
+    pub(crate) hosts: Vec<String>,
     /// Further routes of the member: the page of the group.
     pub(crate) page: Router,
     /// The store of the group, with a fallback.
@@ -146,13 +152,23 @@ impl PeerServer {
         };
         if let Some(address) = server.endpoint.setup.listen {
             let failed = |error| ListenError::Listen { address, error };
-            let listener = listener::bind(address).map_err(failed)?;
+            let listener = listener::bind(address).and_then(TcpListener::from_std);
+            let listener = listener.map_err(failed)?;
             server.listening_on = Some(listener.local_addr().map_err(failed)?);
             // A browser that opens this address sees the page. The target is relative, because a
             // proxy may serve the member under a prefix.
             let page = format!("v1/peers/{}/", server.endpoint.setup.cluster);
             let to_page = get(async move || Redirect::temporary(&page));
             let router = server.router().route("/", to_page);
+            // Another member may know this one by a name that is missing here. With a key, its MAC
+            // shows that the message comes from a member; without one, only the name tells a member
+            // from a page whose author lets a name resolve to this address.
+            let any_host: fn(&Request) -> bool = match server.endpoint.setup.mac.is_keyed() {
+                true => |request| request.method() == Method::POST,
+                false => |_| false,
+            };
+            let hosts = server.endpoint.setup.hosts.clone();
+            let router = guard(router, hosts, "a member", any_host);
             server
                 .tasks
                 .spawn(listener::serve(listener, router, server.endpoint.clone()));

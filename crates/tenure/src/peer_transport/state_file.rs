@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tenure_core::NodeId;
 use tenure_core::bully::HardState;
-use tenure_core::{Name, NodeId};
 
 use super::fingerprint::Fingerprint;
 use super::state_dir::StateDir;
@@ -151,14 +151,15 @@ struct Content {
 
 impl StateFile {
     /// Opens the state directory of a member and reads its record. A directory that does not exist
-    /// is created; like an empty directory, it means a first start. This function blocks.
+    /// is created; like an empty directory, it means a first start. `group` is the name of the group
+    /// with its namespace. This function blocks.
     ///
     /// # Errors
     ///
     /// [`StateError`].
     pub(crate) fn open(
         path: &Path,
-        cluster: &Name,
+        group: &str,
         node: NodeId,
         fingerprint: &Fingerprint,
     ) -> Result<Self, StateError> {
@@ -169,7 +170,7 @@ impl StateFile {
             directory,
             is_marked,
             content: Content {
-                cluster: cluster.to_string(),
+                cluster: group.into(),
                 node,
                 config: fingerprint.hash.clone(),
                 settings: Some(fingerprint.text.clone()),

@@ -2,6 +2,7 @@
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tenure_core::election::{
     CampaignFailure, ElectionMachine, EndReason, SUSPENSION, Standing, TaskEnd, TermEvent,
@@ -18,6 +19,7 @@ use crate::candidate::RunError;
 use crate::clock::Clock;
 use crate::config::{Config, OnOverrun};
 use crate::metrics::Recorder;
+use crate::overrun::OverrunWatch;
 use crate::random::OsRandom;
 use crate::term::TermState;
 use crate::term_guard::TermGuard;
@@ -39,8 +41,10 @@ pub(super) struct CandidateRunner<S: StrategyIo> {
     at_risk: Span,
     /// The span of the end of the term.
     end: Option<TermEnd>,
-    /// Whether the task of the term has ended.
-    has_stopped: bool,
+    /// Whether the task of the term has ended. Other parts of it may still run.
+    has_returned: bool,
+    /// Ends the process if a term is overrun and the configuration says so.
+    overrun_watch: Option<OverrunWatch>,
     /// Publishes the term to the other parts of the library.
     publish_term: watch::Sender<Option<Arc<TermState>>>,
     last_leader: Option<(CandidateId, Epoch)>,
@@ -66,6 +70,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
         handle: &Arc<DriverHandle>,
         io: S,
         publish_term: watch::Sender<Option<Arc<TermState>>>,
+        overrun_watch: Option<OverrunWatch>,
     ) -> Self {
         Self {
             config: handle.config.clone(),
@@ -78,7 +83,8 @@ impl<S: StrategyIo> CandidateRunner<S> {
             term: None,
             at_risk: Span::none(),
             end: None,
-            has_stopped: false,
+            has_returned: false,
+            overrun_watch,
             publish_term,
             last_leader: None,
             cancelled_at: None,
@@ -97,19 +103,20 @@ impl<S: StrategyIo> CandidateRunner<S> {
 
     fn resign(&mut self, reason: EndReason) {
         let now = self.clock.now();
+        // The time is checked first: if the term has passed already, this does not end it.
+        self.io.machine().handle_timeout(now, &mut OsRandom);
         self.io.machine().resign(now, reason, &mut OsRandom);
     }
 
-    fn task_ended(&mut self, end: TaskEnd) {
+    fn parts_ended(&mut self) {
         let now = self.clock.now();
         if let Some(cancelled_at) = self.cancelled_at.take() {
             self.metrics.stopped(now.since(cancelled_at));
         }
-        self.has_stopped = true;
         if let Some(end) = &self.end {
             end.record_stop(now);
         }
-        self.io.machine().task_ended(now, end, &mut OsRandom);
+        self.io.task_ended(now, TaskEnd::Aborted);
     }
 
     /// Updates the state that the task sees.
@@ -121,6 +128,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 Standing::Idle | Standing::Campaigning | Standing::Ending => None,
             };
             term.update(valid_until, self.io.machine().stop_by());
+            term.set_overrun_at(self.io.machine().overrun_at());
             self.metrics.set_deadline(valid_until);
             #[cfg(feature = "peers")]
             term.quorum.send_if_modified(|known| {
@@ -149,7 +157,12 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 }
             }
             TermCommand::Proclaim(metadata, done) => self.io.proclaim(metadata, done),
-            TermCommand::TaskEnded(end) => self.task_ended(end),
+            TermCommand::TaskEnded(end) => {
+                // The other parts are asked to stop.
+                self.has_returned = true;
+                self.resign(EndReason::of_task(end));
+            }
+            TermCommand::PartsEnded => self.parts_ended(),
         }
     }
 
@@ -173,25 +186,30 @@ impl<S: StrategyIo> CandidateRunner<S> {
             (TermEvent::Cancel(reason), Some(term)) => {
                 let now = self.clock.now();
                 let end = TermEnd::begin(term, reason, now);
-                if self.has_stopped {
-                    // The end of the task is the reason.
-                    end.record_stop(now);
-                }
                 set_span(&mut self.io, end.span.clone());
                 self.at_risk = Span::none();
                 info!(%election, %candidate, epoch = term.epoch.get(), %reason,
                     trace_id = end.trace_id(), "stopping");
                 self.end = Some(end);
-                self.cancelled_at = Some(self.clock.now());
+                // If the task has returned, it was not asked to stop.
+                self.cancelled_at = Some(now).filter(|_| !self.has_returned);
                 term.cancel(reason);
             }
             (TermEvent::Abort, Some(term)) => {
-                let span = self.end.as_ref().and_then(|end| end.span.id());
-                warn!(parent: span, %election, %candidate, epoch = term.epoch.get(),
-                    "the task has not stopped within the stop grace and is aborted");
                 term.aborted.cancel();
+                let span = self.end.as_ref().and_then(|end| end.span.id());
+                let began = self.end.as_ref().map(|end| end.began);
+                let given = began.map_or_else(Duration::default, |it| self.clock.now().since(it));
+                let why = if given >= self.config.timings.stop_grace() {
+                    "it has not stopped within the stop grace"
+                } else {
+                    "the stop grace is cut short, because another candidate may lead soon or leads"
+                };
+                warn!(parent: span, %election, %candidate, epoch = term.epoch.get(),
+                    "the task is aborted: {why}");
             }
-            (TermEvent::Overrun, Some(term)) => self.overrun(term),
+            (TermEvent::Lingering, Some(_)) => self.report_overrun(true),
+            (TermEvent::Overrun, Some(_)) => self.report_overrun(false),
             (TermEvent::Ended(epoch, reason), _) => {
                 set_span(&mut self.io, Span::none());
                 self.at_risk = Span::none();
@@ -268,7 +286,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
         info!(%election, %candidate, epoch = epoch.get(), trace_id, "leadership gained");
         self.metrics.began(epoch);
         self.last_leader = None;
-        self.has_stopped = false;
+        self.has_returned = false;
         let (config, clock) = (self.config.clone(), self.clock.clone());
         let handle = self.handle.clone();
         let term = Arc::new(TermState::new(epoch, traceparent, config, clock, handle));
@@ -277,38 +295,53 @@ impl<S: StrategyIo> CandidateRunner<S> {
         self.publish_term.send_replace(Some(term.clone()));
         match self.handle.upgrade() {
             Some(handle) => {
-                let guard = TermGuard::new(term, handle, span);
+                let guard = TermGuard::new(term.clone(), handle, span);
+                // After the guard, because a term without parts is over.
+                let watch = self.overrun_watch.as_ref();
+                if let (OnOverrun::Exit, Some(watch)) = (&self.config.on_overrun, watch) {
+                    watch.watch(term);
+                }
                 // If the caller has gone, the guard is dropped, which ends the term.
                 if let Some(campaigner) = self.campaigner.take() {
                     let _ = campaigner.send(Ok(guard));
                 }
             }
             // There is no handle any more.
-            None => self.task_ended(TaskEnd::Aborted),
+            None => self.parts_ended(),
         }
     }
 
-    fn overrun(&self, term: &TermState) {
+    /// Reports work that still runs after its abort, and calls the overrun policy if the term is
+    /// not renewed. [`OverrunWatch`] ends the process.
+    fn report_overrun(&mut self, is_renewed: bool) {
         let (election, candidate) = (&self.config.election, &self.config.candidate);
-        if let Some(end) = &self.end {
-            end.record_overrun();
+        let Some(term) = &self.term else { return };
+        let ends_process = matches!(self.config.on_overrun, OnOverrun::Exit);
+        let allowance = self.config.timings.abort_allowance();
+        if (ends_process && !is_renewed) || !term.parts.outlive_abort(allowance) {
+            return;
         }
         let span = self.end.as_ref().and_then(|end| end.span.id());
-        error!(parent: span, %election, %candidate, epoch = term.epoch.get(),
-            "the task is still running after it was aborted; others may lead soon");
-        self.metrics.overrun();
-        match &self.config.on_overrun {
-            OnOverrun::Report => {}
-            OnOverrun::Exit => {
-                error!(%election, %candidate, "exiting, so that the task ends");
-                std::process::exit(OnOverrun::EXIT_CODE);
-            }
-            OnOverrun::Call(call) => {
-                // Renewals and the watchdog must continue after a panic in the function.
-                let called = panic::catch_unwind(AssertUnwindSafe(|| call(term.epoch)));
-                if called.is_err() {
-                    error!(%election, %candidate, "the overrun policy has panicked");
-                }
+        let (epoch, running) = (term.epoch.get(), term.parts.names());
+        if is_renewed {
+            warn!(parent: span, %election, %candidate, epoch, running,
+                "the task still runs after it was aborted; the lease is renewed until it has ended, so \
+                 this process waits and no other candidate leads");
+        } else {
+            error!(parent: span, %election, %candidate, epoch, running,
+                "the task still runs after it was aborted, and the lease is not renewed; others may lead \
+                 soon or lead already");
+        }
+        if let Some(end) = &mut self.end
+            && end.record_overrun()
+        {
+            self.metrics.overrun();
+        }
+        if let (OnOverrun::Call(call), false) = (&self.config.on_overrun, is_renewed) {
+            // Renewals and the watchdog must continue after a panic in the function.
+            let called = panic::catch_unwind(AssertUnwindSafe(|| call(term.epoch)));
+            if called.is_err() {
+                error!(%election, %candidate, "the overrun policy has panicked");
             }
         }
     }

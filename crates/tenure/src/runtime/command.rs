@@ -51,8 +51,10 @@ pub(crate) enum TermCommand {
     HandOver(CandidateId),
     /// Publish these metadata of the leader, in place of all earlier ones.
     Proclaim(BTreeMap<String, String>, Proclaimer),
-    /// The task of the term has ended.
+    /// The task of the term has ended. Other parts of it may still run.
     TaskEnded(TaskEnd),
+    /// All parts of the task have ended.
+    PartsEnded,
 }
 
 /// A message to the driver's thread.

@@ -9,7 +9,7 @@ use tenure_core::lease::LeaseId;
 use tenure_core::lease::candidate::{LeaseCandidate, LeaseEffect, Request};
 use tenure_core::{CandidateId, Instant};
 use tokio::task::AbortHandle;
-use tracing::{Span, debug, warn};
+use tracing::{Span, debug, info, warn};
 
 use super::command::Proclaimer;
 use super::spans;
@@ -39,6 +39,8 @@ pub(crate) struct LeaseChannel {
     /// The attempt of the last renewal, and the time at which it was sent.
     renewal: Option<(u64, Instant)>,
     metrics: Arc<Recorder>,
+    /// Whether the last request got no answer.
+    is_silent: bool,
     /// With a fallback: failures before this time are not logged as warnings.
     quiet_until: Instant,
 }
@@ -59,6 +61,7 @@ impl LeaseChannel {
             in_flight: None,
             renewal: None,
             metrics,
+            is_silent: false,
             quiet_until: Instant::default(),
         }
     }
@@ -106,6 +109,11 @@ impl LeaseChannel {
 
     /// Counts a reply of the lease service.
     pub(super) fn count(&mut self, now: Instant, attempt: u64, outcome: RequestOutcome) {
+        let is_silent = outcome == RequestOutcome::NoAnswer;
+        if std::mem::replace(&mut self.is_silent, is_silent) && !is_silent {
+            let (election, candidate) = (&self.config.election, &self.config.candidate);
+            info!(%election, %candidate, "the lease service answers again");
+        }
         if outcome == RequestOutcome::Unauthorized {
             self.metrics.auth_failure();
         }

@@ -39,6 +39,7 @@ use strategy_io::StrategyIo;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Recorder;
+use crate::overrun::OverrunWatch;
 
 /// The handle to the driver's thread. The thread ends when this handle and all of its candidates
 /// are dropped.
@@ -53,11 +54,17 @@ pub(crate) struct Driver {
     /// The number of candidates that have joined.
     joined: Arc<AtomicUsize>,
     messages: mpsc::UnboundedSender<RuntimeMessage>,
+    /// `None` if a test moves the clock: a process must not end by such a clock.
+    overrun_watch: Option<OverrunWatch>,
 }
 
 impl Driver {
-    /// Starts the thread.
+    /// Starts the thread, and the one that watches its terms.
     pub(crate) fn start(clock: Clock) -> std::io::Result<Self> {
+        let overrun_watch = match clock {
+            Clock::System => Some(OverrunWatch::start()?),
+            Clock::Manual(_) => None,
+        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -81,6 +88,7 @@ impl Driver {
             runtime: handle,
             joined: Arc::default(),
             messages,
+            overrun_watch,
         })
     }
 
@@ -101,7 +109,8 @@ impl Driver {
             candidate: number,
             messages: self.messages.clone(),
         });
-        let slot = Box::new(CandidateRunner::new(&handle, io, publish_term));
+        let watch = self.overrun_watch.clone();
+        let slot = Box::new(CandidateRunner::new(&handle, io, publish_term, watch));
         // If the thread has died, the first command reports that.
         let _ = self.messages.send(RuntimeMessage::Join(number, slot));
         handle

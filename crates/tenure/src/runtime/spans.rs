@@ -43,7 +43,8 @@ pub(super) fn at_risk(term: &TermState) -> Span {
 #[derive(Debug)]
 pub(super) struct TermEnd {
     pub(super) span: Span,
-    began: Instant,
+    pub(super) began: Instant,
+    overrun: bool,
 }
 
 impl TermEnd {
@@ -52,9 +53,13 @@ impl TermEnd {
         let (election, candidate, epoch) =
             (&config.election, &config.candidate, number(term.epoch));
         let span = info_span!(parent: None, "tenure.term.end", %election, %candidate, epoch, %reason,
-            stop_ms = Empty, overrun = false);
+            stop_ms = Empty, overrun = Empty);
         trace::link(&span, term.traceparent.as_deref());
-        Self { span, began: now }
+        Self {
+            span,
+            began: now,
+            overrun: false,
+        }
     }
 
     /// Records how long the task has taken to stop.
@@ -64,13 +69,20 @@ impl TermEnd {
             .record("stop_ms", i64::try_from(stop).unwrap_or(i64::MAX));
     }
 
-    pub(super) fn record_overrun(&self) {
-        self.span.record("overrun", true);
+    /// Returns whether this is the first overrun of the term.
+    pub(super) fn record_overrun(&mut self) -> bool {
+        !std::mem::replace(&mut self.overrun, true)
     }
 
     pub(super) fn trace_id(&self) -> Option<String> {
         let traceparent = trace::traceparent(&self.span)?;
         trace::trace_id(&traceparent).map(str::to_owned)
+    }
+}
+
+impl Drop for TermEnd {
+    fn drop(&mut self) {
+        self.span.record("overrun", self.overrun);
     }
 }
 

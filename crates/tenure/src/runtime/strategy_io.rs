@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::BoxFuture;
-use tenure_core::election::{ElectionMachine, TermEvent};
+use tenure_core::election::{ElectionMachine, TaskEnd, TermEvent};
 use tenure_core::{CandidateId, Instant};
 
 use super::command::Proclaimer;
@@ -11,6 +11,7 @@ use super::lease::LeaseChannel;
 use crate::backend::BackendReply;
 #[cfg(feature = "peers")]
 use crate::quorum::TermQuorum;
+use crate::random::OsRandom;
 
 /// The inputs of a strategy: the time, answers of its lease service, and other input.
 pub(crate) trait StrategyInput: Send {
@@ -43,6 +44,11 @@ pub(crate) trait StrategyIo: StrategyInput {
     type Machine: ElectionMachine;
 
     fn machine(&mut self) -> &mut Self::Machine;
+
+    /// Tells the machine that the task of the term is gone.
+    fn task_ended(&mut self, now: Instant, end: TaskEnd) {
+        self.machine().task_ended(now, end, &mut OsRandom);
+    }
 
     /// Executes the machine's effects until the next term event.
     fn poll_term_event(&mut self, now: Instant) -> Option<TermEvent>;

@@ -12,7 +12,7 @@ use reqwest::header::DATE;
 use serde::Serialize;
 use tenure_core::wire::{
     BreakRequest, ClusterView, HandOverRequest, History, LeaseList, LeaseView, ResignRequest,
-    STORE_HEADER, SessionCode,
+    STORE_HEADER, SessionCode, WaiterList,
 };
 use tenure_core::{ElectionName, Name};
 
@@ -259,7 +259,8 @@ impl StoreClient {
         self.ask_any(&call).await
     }
 
-    /// Hands a lease over to another candidate.
+    /// Hands a lease over to another candidate, which must wait for it unless the request forces
+    /// that.
     ///
     /// # Errors
     ///
@@ -273,13 +274,36 @@ impl StoreClient {
         self.ask_any(&call).await
     }
 
+    /// Returns the candidates that wait for a lease, in the order in which it is granted; `None` if
+    /// it was never acquired.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn waiters(&self, election: &ElectionName) -> Result<Option<WaiterList>, StoreError> {
+        known(self.ask_any(&Call::get(path(election, "/waiters"))).await)
+    }
+
     /// Returns the terms of a lease, newest first, or `None` if it was never acquired.
     ///
     /// # Errors
     ///
     /// [`StoreError`].
     pub async fn history(&self, election: &ElectionName) -> Result<Option<History>, StoreError> {
-        known(self.ask_any(&Call::get(path(election, "/history"))).await)
+        let mut before = String::new();
+        let mut terms = Vec::new();
+        loop {
+            let call = Call::get(path(election, &format!("/history{before}")));
+            let Some(mut page) = known::<History>(self.ask_any(&call).await)? else {
+                return Ok(None);
+            };
+            terms.append(&mut page.terms);
+            let Some(next) = page.next else {
+                page.terms = terms;
+                return Ok(Some(page));
+            };
+            before = format!("?before={next}");
+        }
     }
 
     /// Checks that the current address answers, and measures the round trip.

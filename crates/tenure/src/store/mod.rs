@@ -18,7 +18,7 @@ pub use tenure_core::lease::{State, TermEnd};
 pub use tenure_core::wire::{
     ActiveServer, BreakRequest, ClusterView, Code, DurationMs, EventKind, HandOverRequest, History,
     LeaseEvent, LeaseList, LeaseView, PastTerm, Problem, ResignRequest, ServerRole, SessionCode,
-    TermView, WithoutStoreView,
+    TermView, WaiterList, WaiterView, WithoutStoreView,
 };
 
 pub(crate) use client::{Call, CheckStore, path};

@@ -98,7 +98,7 @@ use crate::backend::memory::MemoryStore;
 use crate::candidate::Candidate;
 use crate::candidate_runtime::{CandidateRuntime, StartError};
 use crate::clock::{Clock, ManualClock};
-use crate::config::{Config, Strategy};
+use crate::config::{Config, OnOverrun, Strategy};
 use crate::store::{LeaseView, TermView};
 
 /// The real time that the driver's thread may take for the work that is due, even on a busy
@@ -147,6 +147,8 @@ impl TestStore {
     }
 
     /// Starts a candidate that competes in this store. The configuration's addresses are ignored.
+    /// An overrun is reported instead of ending the process, which is the test
+    /// ([`OnOverrun::Report`]); [`OnOverrun::Call`] is called.
     ///
     /// # Panics
     ///
@@ -162,6 +164,10 @@ impl TestStore {
              with_strategy(Strategy::Lease)",
             config.strategy.name()
         );
+        let config = match config.on_overrun {
+            OnOverrun::Exit => config.with_on_overrun(OnOverrun::Report),
+            _ => config,
+        };
         let backend = self.store.backend(&config);
         let backends = (backend.clone(), backend);
         self.runtime.lease_candidate(config, backends)
@@ -219,11 +225,16 @@ impl TestStore {
     }
 
     /// Hands over a lease like an operator: its holder must stop within this time, and then `to`
-    /// has the same time to acquire the lease. Returns false if the lease is free.
+    /// has the same time to acquire the lease, also if it does not wait yet. Returns false if the
+    /// lease is free.
     #[allow(clippy::must_use_candidate)] // The call has an effect.
     pub fn hand_over(&self, election: &ElectionName, to: &CandidateId, within: Duration) -> bool {
         let to = to.clone();
-        let operation = Operation::SwitchOver { to, within };
+        let operation = Operation::SwitchOver {
+            to,
+            within,
+            forced: true,
+        };
         self.store.apply(election, &operation, None).is_ok()
     }
 

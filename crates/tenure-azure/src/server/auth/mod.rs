@@ -14,7 +14,7 @@ use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use tenure_core::lease::Owner;
-use tenure_server::access::BearerTokens;
+use tenure_server::access::{BearerTokens, CredentialNames, RefusalLog};
 
 use super::clock;
 use super::config::{AzureBearer, AzureConfig, ServedAccount};
@@ -34,6 +34,7 @@ pub(super) struct Guard {
     behind_tls: bool,
     /// Whether a request without a credential has all permissions.
     is_open: bool,
+    log: RefusalLog,
 }
 
 /// The permissions of a request.
@@ -77,6 +78,7 @@ impl Guard {
             over_tls: config.over_tls,
             behind_tls: config.behind_tls,
             is_open: config.unguarded,
+            log: RefusalLog::default(),
         }
     }
 
@@ -94,8 +96,53 @@ impl Guard {
         self.accounts.iter().find(|known| known.name == account)
     }
 
-    /// Determines the permissions of a request for a resource of this account.
+    /// Determines the permissions of a request for a resource of this account, and logs the reason
+    /// for a refusal.
     pub(super) fn admit(
+        &self,
+        parts: &Parts,
+        account: &str,
+        target: Option<&Target>,
+        query: &Query,
+        client: Option<IpAddr>,
+    ) -> Result<Grant> {
+        let found = self.find(parts, account, target, query, client);
+        if let Err(error) = &found
+            && let Some(kind) = self.kind(parts, query)
+        {
+            let detail = error.details.first();
+            let check = detail.map_or(error.code.message, |(_, detail)| detail);
+            self.record(kind, check, account, client);
+        }
+        found
+    }
+
+    fn record(&self, kind: &str, check: &str, account: &str, client: Option<IpAddr>) {
+        self.log.record(kind, check, client, || CredentialNames {
+            sub: Some(account.to_owned()),
+            ..CredentialNames::default()
+        });
+    }
+
+    /// Returns the kind of the request's credential. `None` if there is none, and for a bearer
+    /// token, whose check logs its refusals itself.
+    fn kind(&self, parts: &Parts, query: &Query) -> Option<&'static str> {
+        let Some(authorization) = parts.headers.get(AUTHORIZATION) else {
+            return query.get("sig").map(|_| "shared access signature");
+        };
+        let scheme = authorization
+            .as_bytes()
+            .split(|byte| *byte == b' ')
+            .next()?;
+        if scheme.eq_ignore_ascii_case(b"SharedKey") {
+            return Some("shared key");
+        }
+        let is_checked = self.is_secure() && self.bearer.is_some();
+        let is_bearer = is_checked && scheme.eq_ignore_ascii_case(b"Bearer");
+        (!is_bearer).then_some("unknown")
+    }
+
+    fn find(
         &self,
         parts: &Parts,
         account: &str,
@@ -131,7 +178,10 @@ impl Guard {
             // Tokens are valid for all known accounts.
             return match known {
                 Some(_) => Ok(Grant::All),
-                None => Err(AUTHENTICATION_FAILED.into()),
+                None => {
+                    self.record("bearer token", "no account has this name", account, client);
+                    Err(AUTHENTICATION_FAILED.into())
+                }
             };
         }
         let schemes = "the header Authorization must be SharedKey ACCOUNT:SIGNATURE; a bearer token \

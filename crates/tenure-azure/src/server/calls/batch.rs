@@ -14,7 +14,6 @@ use axum::response::Response;
 use httparse::{EMPTY_HEADER, Status};
 use uuid::Uuid;
 
-use super::blobs::read;
 use crate::server::call::{Call, ResponseContext, serve};
 use crate::server::error::{EXCEEDS_MAX_BATCH_REQUEST_COUNT, Error, INVALID_INPUT, Result};
 use crate::server::headers::{invalid, required};
@@ -39,9 +38,9 @@ struct Part {
     request: Result<Request>,
 }
 
-pub(in crate::server) async fn batch(call: Call, body: Body) -> Result<Response> {
-    let boundary = boundary(required(&call.headers, "content-type")?)?;
-    let body = read(&call, body, MAX_BYTES).await?;
+pub(in crate::server) async fn batch(call: Call) -> Result<Response> {
+    let boundary = boundary(required(&call.head.headers, "content-type")?)?;
+    let body = call.body(MAX_BYTES).await?;
     let parts = split(&body, &boundary)?;
     let (high, low) = random::bits();
     let made = format!("batchresponse_{}", Uuid::from_u64_pair(high, low));

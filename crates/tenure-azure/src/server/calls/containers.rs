@@ -1,6 +1,5 @@
 //! Containers.
 
-use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::future::try_join_all;
@@ -18,13 +17,13 @@ use crate::server::target::Target;
 use tenure_server::AccessEffect;
 
 /// "Create Container".
-pub(in crate::server) async fn create(call: Call, _: Body) -> Result<Response> {
-    if given(&call.headers, "x-ms-blob-public-access")?.is_some() {
+pub(in crate::server) async fn create(call: Call) -> Result<Response> {
+    if given(&call.head.headers, "x-ms-blob-public-access")?.is_some() {
         return Err(PUBLIC_ACCESS_NOT_PERMITTED.into());
     }
     let container = Item {
         created_ms: clock::unix_ms(),
-        metadata: metadata(&call.headers)?,
+        metadata: metadata(&call.head.headers)?,
         ..Item::default()
     };
     let blobs = &call.service.blobs;
@@ -37,7 +36,7 @@ pub(in crate::server) async fn create(call: Call, _: Body) -> Result<Response> {
 }
 
 /// "Get Container Properties" and "Get Container Metadata".
-pub(in crate::server) async fn properties(call: Call, _: Body) -> Result<Response> {
+pub(in crate::server) async fn properties(call: Call) -> Result<Response> {
     let container = call.existing()?;
     let snapshot = call
         .check_access(BlobAccess::Read, AccessEffect::Keep)
@@ -57,9 +56,9 @@ pub(in crate::server) async fn properties(call: Call, _: Body) -> Result<Respons
 }
 
 /// "Set Container Metadata".
-pub(in crate::server) async fn set_metadata(call: Call, _: Body) -> Result<Response> {
-    let metadata = metadata(&call.headers)?;
-    let conditions = Conditions::of_container(&call.headers)?;
+pub(in crate::server) async fn set_metadata(call: Call) -> Result<Response> {
+    let metadata = metadata(&call.head.headers)?;
+    let conditions = Conditions::of_container(&call.head.headers)?;
     let blobs = &call.service.blobs;
     let lock = blobs.write_lock().await;
     let container = call.existing()?;
@@ -78,8 +77,8 @@ pub(in crate::server) async fn set_metadata(call: Call, _: Body) -> Result<Respo
 /// "Delete Container": deletes the container with all its blobs, even leased ones. Their leases are
 /// deleted first: if the store's process ends between the deletions, blobs without leases remain,
 /// and never leases without blobs.
-pub(in crate::server) async fn delete(call: Call, _: Body) -> Result<Response> {
-    let conditions = Conditions::of_container(&call.headers)?;
+pub(in crate::server) async fn delete(call: Call) -> Result<Response> {
+    let conditions = Conditions::of_container(&call.head.headers)?;
     let blobs = &call.service.blobs;
     let lock = blobs.write_lock().await;
     conditions.check_write(&*call.existing()?)?;

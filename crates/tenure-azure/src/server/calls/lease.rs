@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use tenure_core::lease::{Acquire, Change, LeaseDuration, LeaseId, Metadata, Operation, Rules};
@@ -30,12 +29,12 @@ pub(in crate::server) fn is_renewal(headers: &HeaderMap) -> bool {
     action.is_some_and(|action| action.as_bytes().eq_ignore_ascii_case(b"renew"))
 }
 
-pub(in crate::server) async fn lease(call: Call, _: Body) -> Result<Response> {
+pub(in crate::server) async fn lease(call: Call) -> Result<Response> {
     let (operation, status, id) = operation(&call)?;
     let key = lease_key(&call.target)?;
     let conditions = match call.target.level() {
-        Level::Blob => Conditions::of(&call.headers)?,
-        Level::Container | Level::Account => Conditions::of_container(&call.headers)?,
+        Level::Blob => Conditions::of(&call.head.headers)?,
+        Level::Container | Level::Account => Conditions::of_container(&call.head.headers)?,
     };
     // A write that was permitted earlier must not end under a new holder. A renewal does not change
     // the holder, so it does not wait.
@@ -78,7 +77,7 @@ pub(in crate::server) async fn lease(call: Call, _: Body) -> Result<Response> {
 /// Parses the operation. Returns it with the status of its success and the lease id that holds the
 /// lease afterwards.
 fn operation(call: &Call) -> Result<(Operation, StatusCode, Option<LeaseId>)> {
-    let headers = &call.headers;
+    let headers = &call.head.headers;
     let missing = |name| move || MISSING_REQUIRED_HEADER.because(name);
     let given = || lease_id(headers, LEASE_ID)?.ok_or_else(missing(LEASE_ID));
     let proposed = lease_id(headers, PROPOSED_LEASE_ID)?;
@@ -93,6 +92,7 @@ fn operation(call: &Call) -> Result<(Operation, StatusCode, Option<LeaseId>)> {
                 lock_delay: Duration::ZERO,
                 metadata: Metadata::new(),
                 min_epoch: None,
+                by_operator: false,
             };
             let now = UnixMillis::new(clock::unix_ms().unsigned_abs());
             let operation = Operation::Acquire(request, now);

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::Response;
 use base64::Engine as _;
@@ -23,6 +22,13 @@ use tenure_server::{AccessEffect, LeaseSnapshot};
 
 /// The greatest number of entries on a page.
 const MAX_RESULTS: usize = 5000;
+
+/// The greatest size of a page, in bytes, apart from its last entry. Clients request the rest with
+/// the marker, as from the service, which may return fewer entries than requested, too.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// The number of entries that are written before other requests have a turn.
+const TURN: usize = 50;
 
 /// The values of `include`. The store has only metadata to include.
 const INCLUDES: &[&str] = &[
@@ -136,7 +142,7 @@ fn most_results(text: &str) -> Result<usize> {
 }
 
 /// "List Containers".
-pub(in crate::server) async fn containers(call: Call, _: Body) -> Result<Response> {
+pub(in crate::server) async fn containers(call: Call) -> Result<Response> {
     let page = Page {
         delimiter: "",
         ..Page::of(&call)?
@@ -149,7 +155,7 @@ pub(in crate::server) async fn containers(call: Call, _: Body) -> Result<Respons
 }
 
 /// "List Blobs".
-pub(in crate::server) async fn blobs(call: Call, _: Body) -> Result<Response> {
+pub(in crate::server) async fn blobs(call: Call) -> Result<Response> {
     let page = Page::of(&call)?;
     call.check_access(BlobAccess::Read, AccessEffect::Keep)
         .await?;
@@ -161,29 +167,14 @@ pub(in crate::server) async fn blobs(call: Call, _: Body) -> Result<Response> {
     respond(&call, &page, found).await
 }
 
-/// Writes the page as XML.
+/// Writes the page as XML, up to the size of a page.
 async fn respond(
     call: &Call,
     page: &Page<'_>,
-    (found, next): (Vec<Entry>, Option<String>),
+    (found, mut next): (Vec<Entry>, Option<String>),
 ) -> Result<Response> {
     let (account, container) = (&*call.target.account, &*call.target.container);
     let has_blobs = call.target.level() == Level::Container;
-    let mut entries = Vec::with_capacity(found.len());
-    for (name, item) in found {
-        let item = match item {
-            Some(item) => {
-                let target = match has_blobs {
-                    true => Target::new(account, container, &name),
-                    false => Target::new(account, &name, ""),
-                };
-                let key = lease_key(&target)?;
-                Some((item, call.service.store.snapshot(&key).await?))
-            }
-            None => None,
-        };
-        entries.push((name, item));
-    }
     let endpoint = endpoint(call);
     let mut attributes = vec![("ServiceEndpoint", endpoint.as_str())];
     if has_blobs {
@@ -194,37 +185,49 @@ async fn respond(
         false => ("Containers", "Container"),
     };
     let mut xml = Xml::new();
-    xml.element_with("EnumerationResults", &attributes, |xml| {
-        xml.name("Prefix", page.prefix);
-        xml.name("Marker", page.marker);
-        xml.text("MaxResults", &page.most.to_string());
-        if !page.delimiter.is_empty() {
-            xml.name("Delimiter", page.delimiter);
+    xml.begin("EnumerationResults", &attributes);
+    xml.name("Prefix", page.prefix);
+    xml.name("Marker", page.marker);
+    xml.text("MaxResults", &page.most.to_string());
+    if !page.delimiter.is_empty() {
+        xml.name("Delimiter", page.delimiter);
+    }
+    xml.begin(list, &[]);
+    for (index, (name, item)) in found.into_iter().enumerate() {
+        if index > 0 && xml.len() > PAGE_BYTES {
+            next = Some(name);
+            break;
         }
-        xml.element(list, |xml| {
-            for (name, item) in &entries {
-                let Some((item, snapshot)) = item else {
-                    xml.element("BlobPrefix", |xml| xml.name("Name", name));
-                    continue;
-                };
-                xml.element(element, |xml| {
-                    xml.name("Name", name);
-                    xml.element("Properties", |xml| {
-                        write_properties(xml, item, *snapshot, has_blobs);
-                    });
-                    if page.metadata {
-                        xml.element("Metadata", |xml| {
-                            for (name, value) in &item.metadata {
-                                xml.text(name, value);
-                            }
-                        });
+        if index % TURN == TURN - 1 {
+            tokio::task::yield_now().await;
+        }
+        let Some(item) = item else {
+            xml.element("BlobPrefix", |xml| xml.name("Name", &name));
+            continue;
+        };
+        let target = match has_blobs {
+            true => Target::new(account, container, &name),
+            false => Target::new(account, &name, ""),
+        };
+        let snapshot = call.service.store.snapshot(&lease_key(&target)?).await?;
+        xml.element(element, |xml| {
+            xml.name("Name", &name);
+            xml.element("Properties", |xml| {
+                write_properties(xml, &item, snapshot, has_blobs);
+            });
+            if page.metadata {
+                xml.element("Metadata", |xml| {
+                    for (name, value) in &item.metadata {
+                        xml.text(name, value);
                     }
                 });
             }
         });
-        let marker = next.map(|name| BASE64_URL_SAFE_NO_PAD.encode(name));
-        xml.text("NextMarker", &marker.unwrap_or_default());
-    });
+    }
+    xml.end(list);
+    let marker = next.map(|name| BASE64_URL_SAFE_NO_PAD.encode(name));
+    xml.text("NextMarker", &marker.unwrap_or_default());
+    xml.end("EnumerationResults");
     Ok(xml.into_response(StatusCode::OK))
 }
 
@@ -267,7 +270,7 @@ fn write_properties(xml: &mut Xml, item: &Item, snapshot: LeaseSnapshot, is_blob
 
 /// Returns the URL of the account, as the client sees it.
 fn endpoint(call: &Call) -> String {
-    let host = call.headers.get(header::HOST);
+    let host = call.head.headers.get(header::HOST);
     let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
     let scheme = if call.service.guard.is_secure() {
         "https"

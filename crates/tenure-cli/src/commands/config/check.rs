@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tenure::__cli::{Scope, Settings, from_settings};
+use tenure::__cli::{Scope, Settings};
 use tenure::config::{ConfigError, ElectionPlan, Origin, Strategy};
 
 use super::effective;
 use crate::output::{self, millis, tenths};
-use crate::settings::serve::StoreSettings;
-use crate::settings::{azure, with_any_election};
+use crate::settings::azure::AzureFlags;
+use crate::settings::checked_store::CheckedStore;
+use crate::settings::{address_without_key, candidate, start_rules, with_any_election};
 
 /// Check a file, for candidates and for the store, and print the values that follow from it
 ///
@@ -25,47 +26,70 @@ pub(super) struct Check {
     json: bool,
 }
 
+/// The keys that a file may leave to the environment or to a pod, each with placeholders for it.
+const PLACEHOLDERS: [(&str, &[(&str, &str)]); 5] = [
+    (
+        CREDENTIAL,
+        &[(CREDENTIAL, "AAAA"), ("azure_blob.account", "some")],
+    ),
+    ("kubernetes.url", &OF_POD),
+    ("kubernetes.namespace", &OF_POD),
+    (
+        "postgres.url_file",
+        &[("postgres.url", "host=localhost user=some")],
+    ),
+    ("accounts", &[("azure.accounts", "some:AAAA")]),
+];
+
 /// The key that an error names if there is no credential of the storage account.
 const CREDENTIAL: &str = "azure_blob.key";
 
-/// The keys without which a configuration is incomplete outside of a pod, each with a placeholder.
 const OF_POD: [(&str, &str); 2] = [
     ("kubernetes.url", "https://kubernetes.default.svc"),
     ("kubernetes.namespace", "default"),
 ];
 
-/// The key that an error names if there is no connection string of a database.
-const URL_FILE: &str = "postgres.url_file";
+/// Reads settings, with placeholders for what the file leaves to the environment. Also returns the
+/// keys that were missing.
+fn read_with_placeholders<T>(
+    settings: &mut Settings,
+    read: impl Fn(&Settings) -> Result<T, ConfigError>,
+) -> Result<(T, Vec<&'static str>), ConfigError> {
+    let mut missing = Vec::new();
+    loop {
+        let error = match read(settings) {
+            Ok(read) => return Ok((read, missing)),
+            Err(error) => error,
+        };
+        let placeholders = match &error {
+            ConfigError::Missing { key, .. } if !missing.contains(key) => {
+                PLACEHOLDERS.iter().find(|(known, _)| known == key)
+            }
+            _ => None,
+        };
+        let Some((key, values)) = placeholders else {
+            return Err(error);
+        };
+        missing.push(*key);
+        for (key, value) in *values {
+            if settings.origin(key).is_none() {
+                settings.set(key, [*value], Origin::Flag("(environment)".into()));
+            }
+        }
+    }
+}
 
 impl Check {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let (path, file) = (&self.file, self.file.display());
         let mut settings = Settings::of_file(Scope::Candidate, path)?;
-        let read = |settings: &Settings| from_settings(&with_any_election(settings));
-        let mut config = read(&settings);
-        // The credential of a storage account may be in the environment of the candidates.
-        let missing =
-            matches!(&config, Err(ConfigError::Missing { key, .. }) if *key == CREDENTIAL);
-        if missing {
-            for (key, value) in [(CREDENTIAL, "AAAA"), ("azure_blob.account", "some")] {
-                if settings.origin(key).is_none() {
-                    settings.set(key, [value], Origin::Flag("(environment)".into()));
-                }
-            }
-            config = read(&settings);
-        }
-        let is_of_pod = |key: &str| OF_POD.iter().any(|(of_pod, _)| *of_pod == key);
-        let is_outside_of_pod =
-            matches!(&config, Err(ConfigError::Missing { key, .. }) if is_of_pod(key));
-        if is_outside_of_pod {
-            for (key, value) in OF_POD {
-                if settings.origin(key).is_none() {
-                    settings.set(key, [value], Origin::Flag("(pod)".into()));
-                }
-            }
-            config = read(&settings);
-        }
-        let config = config?;
+        let (config, of_environment) = read_with_placeholders(&mut settings, |settings| {
+            candidate(&with_any_election(settings))
+        })?;
+        let missing = of_environment.contains(&CREDENTIAL);
+        let is_outside_of_pod = of_environment
+            .iter()
+            .any(|key| key.starts_with("kubernetes."));
         let (timings, strategy) = (config.timings(), &config.strategy);
         // Each program may set its election by itself.
         let election = settings
@@ -88,16 +112,22 @@ impl Check {
         let has_lease = !matches!(strategy, Strategy::Bully(_) | Strategy::Static)
             && config.fallback().is_none();
         let mut store = Settings::of_file(Scope::Store, path)?;
-        // The connection string of a database may be in the environment of the store.
-        let missing_url = matches!(StoreSettings::new(&store), Err(ConfigError::Missing { key, .. }) if key == URL_FILE);
-        if missing_url {
-            let origin = Origin::Flag("(environment)".into());
-            store.set("postgres.url", ["host=some"], origin);
+        let (checked, _) = read_with_placeholders(&mut store, |settings| {
+            CheckedStore::new(settings, AzureFlags::default())
+        })?;
+        // A file without a table of the store is for candidates only.
+        if store.keys().any(|key| store.origin(key).is_some()) {
+            start_rules::open_access(&checked, checked.serve.listen)?;
         }
-        let warnings = StoreSettings::new(&store)?.limits.warnings();
-        let rows = effective::store(&store)?;
-        check_azure(&store)?;
-        let has_cluster = StoreSettings::new(&store)?.cluster.is_some();
+        let mut warnings = checked.serve.limits.warnings();
+        if let Some(listen) = address_without_key(&settings, &config)? {
+            warnings.push(format!(
+                "{listen} is not a loopback address, and no key is set here: tenure run needs key_file, a key \
+                 in its environment, or --allow-anonymous"
+            ));
+        }
+        let rows = effective::store(&store, &checked)?;
+        let has_cluster = checked.serve.cluster.is_some();
         let rows = rows.iter().filter_map(|row| {
             let of_cluster = has_cluster && row.key.starts_with("cluster.");
             let name = row.key.strip_prefix("serve.");
@@ -189,15 +219,4 @@ fn json_of_members(plan: &ElectionPlan) -> Value {
         "tolerated_drift_percent": tenths(timings.term().tolerated_drift_percent()),
         "warnings": plan.warnings,
     })
-}
-
-/// Checks the table `[azure]`, if the file has it.
-fn check_azure(settings: &Settings) -> Result<(), ConfigError> {
-    let mut config = azure::config(settings)?;
-    config.over_tls = settings.has_table("tls");
-    // The accounts may be in the environment of the store.
-    if config.accounts.is_empty() {
-        return Ok(());
-    }
-    azure::check(settings, &config)
 }

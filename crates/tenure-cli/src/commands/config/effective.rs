@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use tenure::__cli::{Settings, is_secret};
 use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::ServedAccount;
+use tenure_core::wire::host_name;
 use tenure_server::{ClusterConfig, Failover, SharedEngine};
 
-use crate::settings::access::AccessSettings;
-use crate::settings::metrics::MetricsSettings;
-use crate::settings::serve::StoreSettings;
-use crate::settings::{audit, azure, cluster, limits, status, tls, with_any_election};
+use crate::settings::checked_store::CheckedStore;
+use crate::settings::{
+    audit, azure, candidate, cluster, limits, status, stop_signal, with_any_election,
+};
 
 /// A key with its value.
 #[derive(Clone, Debug)]
@@ -48,15 +49,14 @@ impl SettingRow {
 }
 
 /// The keys of a candidate; all values are checked.
-pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
-    let config = tenure::__cli::from_settings(&with_any_election(settings))?;
+pub(super) fn of_candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
+    let config = candidate(&with_any_election(settings))?;
     let timings = config.timings();
     let is_set = |key| settings.origin(key).is_some();
     let election = is_set("election").then(|| config.election.to_string());
     let candidate = is_set("candidate").then(|| config.candidate.as_str());
     let servers: Vec<String> = config.servers().iter().map(ToString::to_string).collect();
     let ca_file = settings.text("ca_file")?.filter(|file| !file.is_empty());
-    let on_overrun = settings.text("on_overrun")?.unwrap_or("report");
     let status_listen = status::address(settings)?;
     let require_fencing = settings.flag("require_fencing")?.unwrap_or_default();
     let values = [
@@ -75,11 +75,16 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
             timings.progress_deadline().map(duration).into(),
         ),
         ("lock_delay", duration(config.lock_delay)),
-        ("on_overrun", on_overrun.into()),
+        ("on_overrun", config.on_overrun().name().into()),
         (
             "status_listen",
             status_listen.map(|it| it.to_string()).into(),
         ),
+        (
+            "stop_signal",
+            stop_signal::name(stop_signal::stop_signal(settings)?).into(),
+        ),
+        ("hosts", settings.items("hosts", host_name)?.into()),
         ("strategy", config.strategy.name().into()),
         ("require_fencing", require_fencing.into()),
     ];
@@ -95,11 +100,17 @@ pub(super) fn candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigEr
 }
 
 /// The keys of the store, without secrets; all values are checked.
-pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
-    let mut serve = StoreSettings::new(settings)?;
-    tls::open(settings)?;
-    let access = AccessSettings::new(settings)?;
-    let metrics = MetricsSettings::new(settings)?;
+pub(super) fn store(
+    settings: &Settings,
+    checked: &CheckedStore,
+) -> Result<Vec<SettingRow>, ConfigError> {
+    let CheckedStore {
+        serve,
+        access,
+        metrics,
+        ..
+    } = checked;
+    let mut limits = serve.limits.clone();
     let mut azure = azure::config(settings)?;
     let engine = serve.engine();
     let data_dir = serve.data_dir.as_ref().map(|path| path.to_string_lossy());
@@ -108,7 +119,7 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
         ("serve.listen", serve.listen.to_string().into()),
         ("serve.data_dir", data_dir.into()),
         ("serve.engine", engine.into()),
-        ("access.hosts", access.hosts.into()),
+        ("access.hosts", access.hosts.clone().into()),
         (
             "access.trusted_proxies",
             settings.items("access.trusted_proxies", Ok)?.into(),
@@ -122,8 +133,15 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
             metrics.listen.map(|listen| listen.to_string()).into(),
         ),
         ("metrics.max_leases", metrics.max_leases.into()),
-        ("metrics.leases", metrics.leases.into()),
-        ("metrics.expected", metrics.expected.into()),
+        ("metrics.leases", metrics.leases.clone().into()),
+        ("metrics.expected", metrics.expected.clone().into()),
+        (
+            "etcd.allow_plain_http",
+            settings
+                .flag("etcd.allow_plain_http")?
+                .unwrap_or_default()
+                .into(),
+        ),
         ("azure.accounts", accounts.into()),
         ("azure.behind_tls", azure.behind_tls.into()),
         ("azure.bearer_audience", azure::audience(settings)?.into()),
@@ -143,7 +161,7 @@ pub(super) fn store(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError>
     if let Some(config) = &serve.cluster {
         values.extend(of_cluster(config));
     }
-    values.extend(limits::values("serve", serve.limits.settings()));
+    values.extend(limits::values("serve", limits.settings()));
     values.extend(limits::values("azure", azure.limits()));
     Ok(rows(settings, values))
 }
@@ -207,7 +225,6 @@ fn default_origin(key: &str) -> &'static str {
         "ca_file" => "default, the system's",
         "cluster.server" => "default, the host name",
         "renew_interval" | "renew_deadline" | "stop_grace" => "follows from the others",
-        "on_overrun" => "default (exit for tenure run)",
         _ => DEFAULT,
     }
 }

@@ -7,6 +7,8 @@ use tenure::__cli::{Scope, Settings};
 use super::effective;
 use crate::output;
 use crate::settings::CandidateArgs;
+use crate::settings::azure::AzureFlags;
+use crate::settings::checked_store::CheckedStore;
 
 /// Show the configuration in effect, and the origin of each value
 ///
@@ -24,8 +26,10 @@ pub(super) struct Show {
 impl Show {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let path = self.candidate.store.config.as_deref();
-        let candidate = effective::candidate(&self.candidate.settings()?)?;
-        let store = effective::store(&Settings::load(Scope::Store, path)?)?;
+        let candidate = effective::of_candidate(&self.candidate.settings()?)?;
+        let settings = Settings::load(Scope::Store, path)?;
+        let store = CheckedStore::new(&settings, AzureFlags::default())?;
+        let store = effective::store(&settings, &store)?;
         if self.json {
             let mut object = Value::Null;
             for row in &candidate {

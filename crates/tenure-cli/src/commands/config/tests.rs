@@ -54,7 +54,7 @@ fn the_example_is_valid_and_has_every_key_with_its_default() {
     let shown = |store| format!("{:?}", StoreSettings::new(store).unwrap());
     assert_eq!(shown(&store), shown(&full_store));
     let without = |settings| {
-        let rows = effective::candidate(settings).unwrap().into_iter();
+        let rows = effective::of_candidate(settings).unwrap().into_iter();
         let mut values: BTreeMap<_, _> = rows.map(|row| (row.key, row.value)).collect();
         for key in ["candidate", "progress_deadline", "metadata"] {
             values.remove(key).unwrap();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use tenure::{Candidate, Config};
+use tenure::{Candidate, Config, OnOverrun};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::job::LogRollup;
@@ -28,7 +28,8 @@ impl DemoWorker {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         // If the demo is killed, its workers end too.
         parent::end_with(self.parent)?;
-        let config = Config::from_env()?;
+        // All writes are behind a fence, and the demo freezes workers while they write.
+        let config = Config::from_env()?.with_on_overrun(OnOverrun::Report);
         let rollup = LogRollup {
             logs: self.logs,
             database: self.database,

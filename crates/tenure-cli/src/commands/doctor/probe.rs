@@ -13,7 +13,6 @@ use tenure::config::ConfigError;
 use crate::exit::{self, UNREACHABLE};
 use crate::runtime::block_on;
 use crate::settings::serve::StoreSettings;
-use crate::settings::tls;
 use crate::{logging, output};
 
 /// The configuration that `tenure init` makes. It is used if it exists and no other one is named,
@@ -57,7 +56,7 @@ pub(super) fn run(config: Option<&Path>) -> anyhow::Result<ExitCode> {
 /// The address of the probe, by the settings of a store.
 fn url(settings: &Settings) -> Result<String, ConfigError> {
     let listen = StoreSettings::new(settings)?.listen;
-    let scheme = match tls::file(settings, "tls.certificate")? {
+    let scheme = match settings.path("tls.certificate")? {
         Some(_) => "https",
         None => "http",
     };

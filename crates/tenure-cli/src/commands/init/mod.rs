@@ -3,10 +3,10 @@
 mod certificates;
 
 use std::env;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -19,8 +19,9 @@ use self::certificates::{Authority, Issued};
 use crate::access_file::{AccessFileEdit, GrantText};
 use crate::commands::context;
 use crate::commands::token::bundle_text;
+use crate::new_files::{self, Owner, folder_of, give, replace, write};
 use crate::settings::contexts::default_path;
-use crate::{exit, output, secret_file};
+use crate::{exit, output};
 
 /// The group of the service, which may read the files if it exists.
 const GROUP: &str = "tenure";
@@ -90,19 +91,19 @@ impl Init {
         let names = self.names()?;
         files.check_none(&context_file)?;
 
-        make_folder(&self.dir, 0o755)?;
-        make_folder(&files.tls, 0o755)?;
+        new_files::make_folder(&files.tls, 0o755, None)
+            .context("run with sudo, or name another --dir")?;
         let authority = Authority::new()?;
         let issued = authority.issue(&names)?;
-        secret_file::write(&files.ca_key, &authority.key_pem())?;
-        write_public(&files.ca, authority.pem())?;
-        write_public(&files.certificate, &issued.pem)?;
-        secret_file::write(&files.key, &issued.key_pem)?;
-        let secret = self.write_access(&files.access, &person)?;
-        write_public(&files.config, &self.config_text(&files)?)?;
+        write(&files.ca_key, &authority.key_pem(), 0o600)?;
+        write(&files.ca, authority.pem(), 0o644)?;
+        write(&files.certificate, &issued.pem, 0o644)?;
+        let key = write(&files.key, &issued.key_pem, 0o600)?;
+        let (access, secret) = self.write_access(&files.access, &person)?;
+        write(&files.config, &self.config_text(&files)?, 0o644)?;
         let admin = self.admin.as_deref().unwrap_or(&person.name);
         self.write_context(&context_file, &person, &secret, authority.pem())?;
-        share_with_group(&[&files.key, &files.access])?;
+        share_with_group(&[(&key, &files.key), (&access, &files.access)])?;
 
         let names_text = names.join(", ");
         let listen = self.listen;
@@ -142,8 +143,8 @@ impl Init {
         let Issued { pem, key_pem, ends } = authority.issue(&names)?;
         // The files are replaced one after the other. A store that reloads them between the two
         // steps keeps the previous certificate.
-        replace(&files.key, &key_pem, 0o600)?;
-        share_with_group(&[&files.key])?;
+        let key = replace(&files.key, &key_pem, 0o600)?;
+        share_with_group(&[(&key, &files.key)])?;
         replace(&files.certificate, &pem, 0o644)?;
         output::line(format_args!(
             "{}  {}; until {ends}; the store reloads it within 30 s, or on SIGHUP",
@@ -175,7 +176,7 @@ impl Init {
         Ok(names)
     }
 
-    fn write_access(&self, path: &Path, person: &Person) -> anyhow::Result<Secret> {
+    fn write_access(&self, path: &Path, person: &Person) -> anyhow::Result<(File, Secret)> {
         let secret = Secret::generate();
         let admin = self.admin.as_deref().unwrap_or(&person.name);
         let grant = GrantText {
@@ -185,8 +186,7 @@ impl Init {
         };
         let mut edit = AccessFileEdit::create(path)?;
         edit.add_principal(admin, &[grant], &secret, None)?;
-        edit.save()?;
-        Ok(secret)
+        Ok((edit.save()?, secret))
     }
 
     fn config_text(&self, files: &Files) -> anyhow::Result<String> {
@@ -220,19 +220,13 @@ impl Init {
         let bundle: DocumentMut = bundle_text("", &[server], Some(ca), secret).parse()?;
         let mut document = DocumentMut::new();
         context::add(&mut document, "default", &bundle);
-        let folder = path.parent().unwrap_or_else(|| Path::new("."));
-        let made: Vec<PathBuf> = folder
-            .ancestors()
-            .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
-            .map(Path::to_owned)
-            .collect();
-        fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-        secret_file::write(path, &document.to_string())?;
         // Under sudo the file belongs to the person who runs the command and not to root.
-        for path in made.iter().map(PathBuf::as_path).chain([path]) {
-            person.own(path)?;
-        }
-        Ok(())
+        let owner = person.user.as_ref().map(Owner::from);
+        new_files::make_folder(folder_of(path), 0o700, owner)?;
+        let file = write(path, &document.to_string(), 0o600)?;
+        owner
+            .map_or(Ok(()), |owner| give(&file, owner))
+            .with_context(|| format!("can't change the owner of {}", path.display()))
     }
 }
 
@@ -313,19 +307,11 @@ impl Person {
             None => default_path(),
         }
     }
-
-    fn own(&self, path: &Path) -> anyhow::Result<()> {
-        let Some(user) = &self.user else {
-            return Ok(());
-        };
-        chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
-            .with_context(|| format!("can't change the owner of {}", path.display()))
-    }
 }
 
-/// Lets the group of the service read these files, if that group exists and this user may change
+/// Lets the group of the service read these open files, if that group exists and this user may change
 /// the group of a file.
-fn share_with_group(paths: &[&Path]) -> anyhow::Result<()> {
+fn share_with_group(files: &[(&File, &Path)]) -> anyhow::Result<()> {
     let group = Group::from_name(GROUP).ok().flatten();
     let Some(gid) = group.map(|group: Group| Gid::as_raw(group.gid)) else {
         return Ok(());
@@ -333,9 +319,9 @@ fn share_with_group(paths: &[&Path]) -> anyhow::Result<()> {
     if !Uid::effective().is_root() {
         return Ok(());
     }
-    for path in paths {
-        chown(path, None, Some(gid))
-            .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o640)))
+    for (file, path) in files {
+        fchown(file, None, Some(gid))
+            .and_then(|()| file.set_permissions(Permissions::from_mode(0o640)))
             .with_context(|| format!("can't change the group of {}", path.display()))?;
     }
     Ok(())
@@ -348,30 +334,4 @@ fn own_address() -> Option<IpAddr> {
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
     let address = socket.local_addr().ok()?.ip();
     (!address.is_unspecified()).then_some(address)
-}
-
-fn make_folder(path: &Path, mode: u32) -> anyhow::Result<()> {
-    let made = DirBuilder::new().recursive(true).mode(mode).create(path);
-    made.with_context(|| {
-        format!(
-            "can't make {}; run with sudo, or name another --dir",
-            path.display()
-        )
-    })
-}
-
-fn write_public(path: &Path, text: &str) -> anyhow::Result<()> {
-    secret_file::write(path, text)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o644))
-        .with_context(|| format!("can't change the mode of {}", path.display()))
-}
-
-fn replace(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
-    let new = path.with_extension("new");
-    // A command that was killed may have left this file.
-    let _ = fs::remove_file(&new);
-    secret_file::write(&new, text)?;
-    fs::set_permissions(&new, fs::Permissions::from_mode(mode))
-        .and_then(|()| fs::rename(&new, path))
-        .with_context(|| format!("can't write {}", path.display()))
 }

@@ -12,30 +12,33 @@ mod orphans;
 mod signals;
 
 use std::ffi::{OsStr, OsString};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::anyhow;
 use clap::Args;
-use nix::sys::prctl;
 use nix::unistd::{AccessFlags, access};
 use tenure::__cli::Settings;
-use tenure::config::{Bully, ConfigError};
-use tenure::{Candidate, Config, EndReason, OnOverrun};
-use tracing::{debug, error, info};
+use tenure::config::ConfigError;
+use tenure::{Candidate, Config, EndReason};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
 
-use crate::exit::{self, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND};
+use crate::exit::{self, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND, SYSTEM};
 use crate::processes::adopt_orphans;
-use crate::settings::{CandidateArgs, status as status_listen};
-use crate::{logging, parent, permissions, runtime};
+use crate::settings::{
+    CandidateArgs, address_without_key, candidate, status as status_listen, stop_signal,
+};
+use crate::task_limit::{require, require_this_program};
+use crate::{logging, parent, runtime};
 use health::HealthArgs;
+use signals::FirstProcess;
 use status::StatusListener;
-use supervise::supervise;
+use supervise::{Program, supervise};
 
 pub(crate) use watchdog::{SecondWatchdog, Watchdog, Watched};
 
@@ -43,9 +46,13 @@ pub(crate) use watchdog::{SecondWatchdog, Watchdog, Watched};
 ///
 /// When this process becomes the leader it starts the command, without a shell, in a process group
 /// of its own, with TENURE_ELECTION, TENURE_CANDIDATE and TENURE_EPOCH in its environment. At the
-/// end of the term the group gets SIGTERM, and SIGKILL after the stop grace: by this machine's
-/// clock, before another candidate may lead, also if the store can't be reached and if this process
-/// is killed or frozen. The lease is released after the group is gone.
+/// end of the term the group gets SIGTERM (--stop-signal), and SIGKILL after the stop grace: by this
+/// machine's clock, before another candidate may lead, also if the store can't be reached and if this
+/// process is killed or frozen. The lease is released after the group is gone.
+///
+/// SIGTERM, SIGINT and SIGHUP stop this process; another SIGTERM or SIGINT kills the group at once,
+/// and the lease is not released. USR1, USR2, ALRM, QUIT and WINCH are passed on to the first process of the
+/// command. If the standard input is a terminal, the command gets /dev/null instead.
 ///
 /// With a health command, this process runs that command at an interval, also without a shell. If
 /// it fails or exceeds its timeout, the term ends and another candidate can take over.
@@ -77,15 +84,19 @@ pub(crate) struct Run {
     /// End when this process, which started this one, ends
     #[arg(long, hide = true)]
     parent: Option<i32>,
+    /// Signal that asks the command to stop: TERM, INT, QUIT, HUP, USR1, USR2, ALRM or WINCH, or its
+    /// number [default: TERM]
+    #[arg(long, value_name = "SIGNAL")]
+    stop_signal: Option<String>,
     /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// The time that an overrun waits for a reader of stderr. It is short, because another candidate
-/// may lead soon. By then the watchdog, which knows the deadline, has killed the command if that is
-/// possible.
-const OVERRUN_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
+/// The number of processes and threads that this process starts later: two watchdogs with a thread
+/// each and the process of the command, the threads of the candidate and of the status, the health
+/// command, and threads that look up names and read files.
+const TASKS: usize = 12;
 
 /// The directories in which the system searches for commands without PATH.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -95,8 +106,18 @@ impl Run {
         if let Some(parent) = self.parent {
             parent::end_with(parent)?;
         }
+        let runtime = runtime::current_thread()?;
+        let first_process = FirstProcess::default();
+        let inside = runtime.enter();
+        let shutdown = signals::handle(&first_process)?;
+        drop(inside);
         let settings = self.settings()?;
         let mut config = self.config(&settings)?;
+        let program = Program {
+            command: self.command.clone(),
+            stop_signal: stop_signal::stop_signal(&settings)?,
+            first_process,
+        };
         // Fails before the campaign: otherwise this candidate could win an election and then not
         // start its command, while others could.
         require_executable(&self.command[0])?;
@@ -106,28 +127,35 @@ impl Run {
             config = config.with_health_check(check);
         }
         // Also before the campaign: a busy port is an error in the configuration.
-        let status = status_listen::bind(&settings)?;
+        let status = status_listen::bind(&settings, &config)?;
         adopt_orphans()?;
         // A core dump would contain the token, the lease id or the key. A resource limit would also
         // apply to the command.
-        if let Err(error) = prctl::set_dumpable(false) {
-            debug!(%error, "can't turn off core dumps");
-        }
-        let campaign = campaign(config, status, &self.command, self.once);
-        runtime::current_thread()?.block_on(campaign)
+        runtime::keep_memory_private();
+        require_this_program()?;
+        require(TASKS, "tenure run")?;
+        runtime.block_on(campaign(config, status, program, shutdown, self.once))
     }
 
     fn settings(&self) -> Result<Settings, ConfigError> {
         let mut settings = self.candidate.settings()?;
         settings.set_flag(status_listen::STATUS_LISTEN, &self.status_listen);
+        settings.set_flag(stop_signal::STOP_SIGNAL, &self.stop_signal);
         if self.accept_changes {
             settings.set_flag("fallback.accept_changes", &["true".into()]);
+        }
+        if self.allow_anonymous {
+            let key = match settings.has_table("fallback") {
+                true => "fallback.allow_anonymous",
+                false => "bully.allow_anonymous",
+            };
+            settings.set_flag(key, &["true".into()]);
         }
         Ok(settings)
     }
 
     fn config(&self, settings: &Settings) -> anyhow::Result<Config> {
-        let config = tenure::__cli::from_settings(settings).map_err(|error| match error {
+        let config = candidate(settings).map_err(|error| match error {
             ConfigError::Missing {
                 key: "election", ..
             } => ConfigError::Missing {
@@ -137,70 +165,59 @@ impl Run {
             },
             error => error,
         })?;
-        self.check_peer_key(settings, &config)?;
-        for key in [
-            "bully.key_file",
-            "fallback.key_file",
-            "azure_blob.key_file",
-            "client_key",
-        ] {
-            if let Some(file) = settings.text(key)? {
-                permissions::check_key(file.as_ref());
-            }
+        if let Some(listen) = address_without_key(settings, &config)? {
+            return Err(no_key(listen));
         }
-        if settings.list("on_overrun") == ["report"] {
-            return Ok(config);
-        }
-        // If the command can't be stopped, this process ends, and then the watchdog kills the
-        // command.
-        Ok(config.with_on_overrun(OnOverrun::Call(Arc::new(|_| exit_on_overrun()))))
+        // At an overrun this process ends, and then the watchdog kills the command. Another thread
+        // writes the log, so the end waits for that.
+        tenure::__cli::set_flush(logging::flush);
+        Ok(config)
     }
+}
 
-    /// Refuses to start a member without a key if other machines can reach the member, as the store
-    /// refuses to start without an access file.
-    fn check_peer_key(&self, settings: &Settings, config: &Config) -> anyhow::Result<()> {
-        let members = config.members();
-        let Some(listen) = members.and_then(Bully::address_without_key) else {
-            return Ok(());
-        };
-        let key = match config.fallback() {
-            Some(_) => "fallback.allow_anonymous",
-            None => "bully.allow_anonymous",
-        };
-        if self.allow_anonymous || settings.flag(key)?.unwrap_or_default() {
-            return Ok(());
-        }
-        let port = listen.port();
-        Err(exit::bad_configuration(format!(
-            "{listen} is not a loopback address, and the members have no key. Do one of these:\n\
-             \x20 tenure run --key-file FILE          share a secret among the members\n\
-             \x20                                     (openssl rand -base64 32)\n\
-             \x20 tenure run --allow-anonymous        let every process that reaches the address vote and be\n\
-             \x20                                     elected\n\
-             \x20 tenure run --listen 127.0.0.1:{port}  listen to members of this machine only"
-        )))
-    }
+/// The error for a member without a key that other machines can reach.
+fn no_key(listen: SocketAddr) -> anyhow::Error {
+    let port = listen.port();
+    exit::bad_configuration(format!(
+        "{listen} is not a loopback address, and the members have no key. Do one of these:\n\
+         \x20 tenure run --key-file FILE          share a secret among the members\n\
+         \x20                                     (openssl rand -base64 32)\n\
+         \x20 tenure run --allow-anonymous        let every process that reaches the address vote and be\n\
+         \x20                                     elected\n\
+         \x20 tenure run --listen 127.0.0.1:{port}  listen to members of this machine only"
+    ))
 }
 
 async fn campaign(
     config: Config,
-    status: Option<TcpListener>,
-    command: &[OsString],
+    status: Option<(TcpListener, Vec<String>)>,
+    program: Program,
+    shutdown: CancellationToken,
     once: bool,
 ) -> anyhow::Result<ExitCode> {
-    let shutdown = signals::shutdown()?;
     let candidate = Arc::new(Candidate::start(config).await?);
-    let status = status.map(|listener| StatusListener::start(listener, candidate.clone()));
+    let status =
+        status.map(|(listener, hosts)| StatusListener::start(listener, hosts, candidate.clone()));
     let _status = status.transpose()?;
-    let command: Arc<[OsString]> = command.into();
+    let program = Arc::new(program);
     // The exit code of the last run of the command; negative before the first.
     let last_code = Arc::new(AtomicI32::new(-1));
+    // The reason why the system did not start the command or its watchdogs.
+    let failure = Arc::new(OnceLock::new());
     loop {
         let term = candidate
             .run_one_term(shutdown.cancelled(), |leadership| {
-                let (command, last_code) = (command.clone(), last_code.clone());
+                let (program, last_code) = (program.clone(), last_code.clone());
+                let failure = failure.clone();
                 async move {
-                    let code = supervise(&leadership, &command).await?;
+                    let code = match supervise(&leadership, &program).await {
+                        Ok(code) => code,
+                        Err(error) => {
+                            let reason = format!("{error:#}");
+                            let _ = failure.set(error);
+                            return Err(anyhow!(reason));
+                        }
+                    };
                     last_code.store(code.into(), Ordering::Relaxed);
                     match code {
                         0 => Ok(()),
@@ -211,6 +228,9 @@ async fn campaign(
                 }
             })
             .await?;
+        if let Some(failure) = failure.get() {
+            return Err(exit::error(SYSTEM, anyhow!("{failure:#}")));
+        }
         let Some(term) = term else {
             return Ok(if once {
                 ExitCode::from(NEVER_LED)
@@ -231,13 +251,6 @@ async fn campaign(
             _ => {}
         }
     }
-}
-
-/// Like [`OnOverrun::Exit`], and waits a moment for a reader of the last log lines.
-fn exit_on_overrun() {
-    error!("exiting, so that the command ends");
-    logging::flush(OVERRUN_FLUSH_TIMEOUT);
-    std::process::exit(OnOverrun::EXIT_CODE);
 }
 
 /// Searches for the command as the system does, and fails if it can't be executed.

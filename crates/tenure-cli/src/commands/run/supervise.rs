@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, PipeReader, PipeWriter, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -11,14 +11,18 @@ use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::Pid;
 use tenure::Leadership;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use super::environment::remove_secrets;
 use super::process_group::ProcessGroup;
+use super::signals::FirstProcess;
 use super::watchdog::now;
-use crate::exit::code_of_status;
+use crate::exit::{SYSTEM, code_of_status};
+use crate::task_limit::explained;
 
 /// The interval at which the watchdogs get a new deadline: much shorter than any margin, and cheap.
 const DEADLINE_INTERVAL: Duration = Duration::from_millis(50);
@@ -28,42 +32,82 @@ const DEADLINE_INTERVAL: Duration = Duration::from_millis(50);
 /// that end.
 const KILL_MARGIN: Duration = Duration::from_millis(100);
 
+/// The command of `tenure run`.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) command: Vec<OsString>,
+    /// The signal that asks it to stop.
+    pub(super) stop_signal: Signal,
+    /// Gets the signals that are for the command.
+    pub(super) first_process: FirstProcess,
+}
+
 /// Runs the command in this term, and returns its exit code when its whole group is gone.
-pub(super) async fn supervise(leadership: &Leadership, command: &[OsString]) -> anyhow::Result<u8> {
+///
+/// # Errors
+///
+/// The system does not start the watchdogs or the command.
+pub(super) async fn supervise(leadership: &Leadership, program: &Program) -> anyhow::Result<u8> {
     let (reader, first_deadlines) = Deadlines::pipe()?;
-    let mut child = start(leadership, command, &reader)?;
-    drop(reader);
+    let (started, writer) = std::io::pipe()?;
+    let child = start(leadership, program, &reader, &writer)?;
+    drop((reader, writer));
     let pid = child
         .id()
         .and_then(|id| i32::try_from(id).ok())
-        .context("the command has no id")?;
+        .context("the watchdog has no id")?;
     let group = ProcessGroup::new(Pid::from_raw(pid));
     // This pipe is created after the start of the first watchdog, which would otherwise pass it on
     // to the command.
     let (reader, second_deadlines) = Deadlines::pipe()?;
-    let mut second = start_second(leadership, pid, &reader)?;
+    let second = start_second(leadership, pid, &reader)?;
     drop(reader);
-    // The first deadline starts the command, so both watchdogs run before it.
-    let mut deadlines = [first_deadlines, second_deadlines];
-    send_deadline(&mut deadlines, leadership);
-    info!(election = %leadership.election(), candidate = %leadership.candidate(),
-        epoch = leadership.epoch().get(), pid, "command started");
-    let status = wait(leadership, &mut child, &mut second, &group, &mut deadlines).await?;
+    let mut processes = Processes {
+        child,
+        second,
+        group,
+        // The first deadline starts the command, so both watchdogs run before it.
+        deadlines: [first_deadlines, second_deadlines],
+        started: Started::new(started)?,
+    };
+    send_deadline(&mut processes.deadlines, leadership);
+    let (status, running) = wait(leadership, program, &mut processes).await?;
     // Processes that the command has left in its group must not outlive the term. The watchdog has
     // asked them to stop.
-    group.kill().await;
+    processes.group.kill().await;
     let code = code_of_status(status);
+    // A command that ended at once is known by now, because no process has the pipe any more.
+    if running.is_none() {
+        match processes.started.pid().await {
+            Some(pid) => log_start(leadership, pid),
+            None if code == SYSTEM => anyhow::bail!("the watchdog can't start the command"),
+            None => {}
+        }
+    }
+    drop(running);
     info!(election = %leadership.election(), candidate = %leadership.candidate(),
         epoch = leadership.epoch().get(), exit_code = code, "command ended");
     Ok(code)
 }
 
+/// The processes of a term, and the pipes to and from them.
+struct Processes {
+    /// The first watchdog.
+    child: Child,
+    second: Child,
+    group: ProcessGroup,
+    deadlines: [Deadlines; 2],
+    started: Started,
+}
+
 /// Starts the first watchdog, which starts the command in the group that it leads.
 fn start(
     leadership: &Leadership,
-    command: &[OsString],
+    program: &Program,
     deadlines: &PipeReader,
+    started: &PipeWriter,
 ) -> anyhow::Result<Child> {
+    inherit(started)?;
     // The system stops a background group that reads from a terminal.
     let stdin = if std::io::stdin().is_terminal() {
         Stdio::null()
@@ -71,12 +115,16 @@ fn start(
         Stdio::inherit()
     };
     watchdog("watchdog", leadership, deadlines)?
+        .arg("--started")
+        .arg(started.as_raw_fd().to_string())
+        .arg("--stop-signal")
+        .arg((program.stop_signal as i32).to_string())
         .arg("--")
-        .args(command)
+        .args(&program.command)
         .stdin(stdin)
         .process_group(0)
         .spawn()
-        .context("can't start the watchdog")
+        .map_err(|error| explained("can't start the watchdog", &error))
 }
 
 /// Starts the second watchdog in the group of the first one.
@@ -98,7 +146,13 @@ fn start_second(
     let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let second = watchdog.spawn();
     mask.thread_set_mask()?;
-    second.context("can't start the second watchdog")
+    second.map_err(|error| explained("can't start the second watchdog", &error))
+}
+
+/// Lets the next process that starts inherit this end of a pipe. No process inherits the other end,
+/// because Rust makes files close-on-exec.
+fn inherit(end: impl AsFd) -> nix::Result<()> {
+    fcntl(end, FcntlArg::F_SETFD(FdFlag::empty())).map(drop)
 }
 
 /// The command that starts a watchdog: this program, with the environment of the user's command.
@@ -107,10 +161,8 @@ fn watchdog(
     leadership: &Leadership,
     deadlines: &PipeReader,
 ) -> anyhow::Result<Command> {
-    // The watchdog inherits this end of the pipe, and no process inherits the other one (Rust makes
-    // files close-on-exec): when this process ends, for any reason, the watchdog reads the end of
-    // the pipe.
-    fcntl(deadlines, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    // When this process ends, for any reason, the watchdog reads the end of the pipe.
+    inherit(deadlines)?;
     let mut watchdog = Command::new("/proc/self/exe");
     watchdog
         .arg0("tenure")
@@ -129,32 +181,51 @@ fn watchdog(
     Ok(watchdog)
 }
 
-/// Waits for the end of the command; stops it when the term ends.
+/// Waits for the end of the command; stops it when the term ends. Also returns the guard of the
+/// command's first process, if it runs.
 async fn wait(
     leadership: &Leadership,
-    child: &mut Child,
-    second: &mut Child,
-    group: &ProcessGroup,
-    deadlines: &mut [Deadlines],
-) -> anyhow::Result<ExitStatus> {
+    program: &Program,
+    processes: &mut Processes,
+) -> anyhow::Result<(ExitStatus, Option<impl Drop + use<>>)> {
+    let Processes {
+        child,
+        second,
+        group,
+        deadlines,
+        started,
+    } = processes;
     let mut interval = tokio::time::interval(DEADLINE_INTERVAL);
     let mut kill_at = None;
     let mut has_second = true;
+    let (mut running, mut is_starting) = (None, true);
     loop {
         tokio::select! {
-            status = child.wait() => return Ok(status?),
+            status = child.wait() => return Ok((status?, running)),
+            pid = started.pid(), if is_starting => {
+                is_starting = false;
+                running = pid.map(|pid| {
+                    log_start(leadership, pid);
+                    program.first_process.set(pid)
+                });
+            }
             // Either the first watchdog has killed the second one and ends next, or something else
-            // killed it. The command must not continue with one watchdog.
-            _ = second.wait(), if has_second => {
+            // killed it, or the system did not let it start a thread. The command must not continue
+            // with one watchdog.
+            status = second.wait(), if has_second => {
                 has_second = false;
                 group.signal(Signal::SIGKILL);
+                if status.is_ok_and(|status| status.code() == Some(SYSTEM.into())) {
+                    group.kill().await;
+                    anyhow::bail!("the second watchdog can't start");
+                }
             }
             reason = leadership.lost(), if kill_at.is_none() => {
                 let grace = leadership.time_to_stop();
                 info!(election = %leadership.election(), candidate = %leadership.candidate(),
                     epoch = leadership.epoch().get(), %reason,
                     ?grace, "stopping the command");
-                group.signal(Signal::SIGTERM);
+                group.signal(program.stop_signal);
                 kill_at = Some(Instant::now() + grace - KILL_MARGIN.min(grace / 20));
             }
             () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
@@ -162,11 +233,45 @@ async fn wait(
                     epoch = leadership.epoch().get(),
                     "the command did not stop within the stop grace, killing it");
                 group.signal(Signal::SIGKILL);
-                return Ok(child.wait().await?);
+                return Ok((child.wait().await?, running));
             }
             _ = interval.tick() => send_deadline(deadlines, leadership),
         }
     }
+}
+
+/// A pipe from the process that becomes the command. It has the id of that process, and ends when
+/// the command runs.
+struct Started {
+    pipe: pipe::Receiver,
+    read: Vec<u8>,
+}
+
+impl Started {
+    fn new(pipe: PipeReader) -> std::io::Result<Self> {
+        Ok(Self {
+            pipe: pipe::Receiver::from_owned_fd(pipe.into())?,
+            read: Vec::new(),
+        })
+    }
+
+    /// The id of the command's first process, when the command runs; `None` if it did not start.
+    /// A call that is dropped loses nothing.
+    async fn pid(&mut self) -> Option<Pid> {
+        while self
+            .pipe
+            .read_buf(&mut self.read)
+            .await
+            .is_ok_and(|length| length > 0)
+        {}
+        let pid = self.read.first_chunk().map(|pid| i32::from_le_bytes(*pid));
+        pid.map(Pid::from_raw)
+    }
+}
+
+fn log_start(leadership: &Leadership, pid: Pid) {
+    info!(election = %leadership.election(), candidate = %leadership.candidate(),
+        epoch = leadership.epoch().get(), pid = pid.as_raw(), "command started");
 }
 
 fn send_deadline(watchdogs: &mut [Deadlines], leadership: &Leadership) {

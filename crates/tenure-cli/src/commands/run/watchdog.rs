@@ -22,7 +22,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
@@ -38,10 +38,12 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::orphans;
-use super::signals::is_ignored;
 use crate::exit::{self, NOT_EXECUTABLE, NOT_FOUND, code_of_status};
+use crate::parent;
 use crate::processes::adopt_orphans;
-use crate::{parent, runtime};
+use crate::runtime::{self, is_ignored};
+use crate::settings::stop_signal;
+use crate::task_limit::explained;
 
 /// The first watchdog.
 #[derive(Debug, Args)]
@@ -49,6 +51,12 @@ pub(crate) struct Watchdog {
     /// Inherited file descriptor to read deadlines from
     #[arg(long)]
     deadlines: i32,
+    /// Inherited file descriptor to write the process id of the command to
+    #[arg(long)]
+    started: i32,
+    /// Number of the signal that asks the command to stop
+    #[arg(long)]
+    stop_signal: i32,
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
@@ -67,6 +75,9 @@ pub(crate) struct Watched {
     /// Process id of the watchdog, with which the command must end
     #[arg(long)]
     parent: i32,
+    /// Inherited file descriptor to write the process id to
+    #[arg(long)]
+    started: i32,
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
@@ -98,18 +109,13 @@ async fn guard(arguments: &Watchdog) -> anyhow::Result<ExitCode> {
     // The signals of the group are for the command; this process outlives them to pass on the exit
     // code. It handles them, because the command would inherit ignored signals. Under `nohup` the
     // command must inherit the ignored SIGHUP.
-    let is_left_alone = |kind| kind == SignalKind::hangup() && is_ignored(Signal::SIGHUP);
-    let kinds = [
-        SignalKind::terminate(),
-        SignalKind::interrupt(),
-        SignalKind::hangup(),
-        SignalKind::quit(),
-        SignalKind::alarm(),
-        SignalKind::user_defined1(),
-        SignalKind::user_defined2(),
-    ];
-    let handled = kinds.into_iter().filter(|kind| !is_left_alone(*kind));
-    let _handled: Vec<_> = handled.map(signal).collect();
+    let is_left_alone = |it: &Signal| *it == Signal::SIGHUP && is_ignored(Signal::SIGHUP);
+    let handled = stop_signal::SIGNALS
+        .into_iter()
+        .filter(|it| !is_left_alone(it));
+    let handled = handled.map(|it| signal(SignalKind::from_raw(it as i32)));
+    let _handled: Vec<_> = handled.collect();
+    let stop_signal = Signal::try_from(arguments.stop_signal)?;
     // This keeps the id of the group, because this process leaves the group at the end.
     let group = getpgrp();
     let mut deadline = read_deadlines(arguments.deadlines, group)?;
@@ -135,7 +141,7 @@ async fn guard(arguments: &Watchdog) -> anyhow::Result<ExitCode> {
     // This process stops them, and not `tenure run`, because the deadline also applies to processes
     // that the command has left behind.
     if !orphans::collect_own_group() {
-        let _ = killpg(group, Signal::SIGTERM);
+        let _ = killpg(group, stop_signal);
         let kill_at = now() + LEFTOVER_GRACE;
         while !orphans::collect_own_group() && now() < kill_at {
             kill_if_passed(group, &deadline);
@@ -202,15 +208,20 @@ fn start(arguments: &Watchdog) -> anyhow::Result<Child> {
     // The child runs this program first, see `Watched`. The current thread lives as long as this
     // process. That is necessary, because for the kernel the end of the thread that has started a
     // child is the end of the parent.
-    Command::new("/proc/self/exe")
+    let child = Command::new("/proc/self/exe")
         .arg0("tenure")
         .arg("watched")
         .arg("--parent")
         .arg(getpid().to_string())
+        .arg("--started")
+        .arg(arguments.started.to_string())
         .arg("--")
         .args(&arguments.command)
         .spawn()
-        .context("can't start the command")
+        .map_err(|error| explained("can't start the command", &error))?;
+    // Only the child has it now, so it ends with the child or when the child becomes the command.
+    close(arguments.started)?;
+    Ok(child)
 }
 
 impl Watched {
@@ -219,6 +230,14 @@ impl Watched {
     /// the children of this process.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         parent::end_with(self.parent)?;
+        // The pipe ends when this process becomes the command: signals for the command would end
+        // this process before.
+        let mut started = File::options()
+            .write(true)
+            .open(format!("/proc/self/fd/{}", self.started))
+            .context("can't open the pipe")?;
+        close(self.started)?;
+        started.write_all(&getpid().as_raw().to_le_bytes())?;
         let (program, arguments) = (&self.command[0], &self.command[1..]);
         let error = std::process::Command::new(program).args(arguments).exec();
         let code = match error.kind() {
@@ -245,7 +264,8 @@ fn read_deadlines(pipe: i32, group: Pid) -> anyhow::Result<watch::Receiver<Durat
     let mut file = File::open(format!("/proc/self/fd/{pipe}")).context("can't open the pipe")?;
     close(pipe)?;
     let (sender, receiver) = watch::channel(Duration::ZERO);
-    std::thread::spawn(move || {
+    let thread = std::thread::Builder::new();
+    let started = thread.spawn(move || {
         // A read returns whole deadlines, because each is one write. Only the newest one counts: a
         // watchdog that starts late must not use one that has passed meanwhile.
         let mut buffer = [0; 128 * size_of::<u64>()];
@@ -263,5 +283,6 @@ fn read_deadlines(pipe: i32, group: Pid) -> anyhow::Result<watch::Receiver<Durat
         }
         let _ = killpg(group, Signal::SIGKILL);
     });
+    started.map_err(|error| explained("can't start a thread of a watchdog", &error))?;
     Ok(receiver)
 }

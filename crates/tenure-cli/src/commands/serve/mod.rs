@@ -2,11 +2,10 @@
 
 mod keys;
 mod open_files;
-mod start_rules;
 mod supervisor;
 
 use std::borrow::Cow;
-use std::io;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,23 +13,26 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use nix::sys::resource::{Resource, setrlimit};
-use tenure::__cli::{Scope, Settings};
+use nix::sys::signal::Signal as SignalNumber;
+use tenure::__cli::{Scope, Settings, warn_of_folder};
 use tenure::config::{ConfigError, Origin};
-use tenure_azure::server::{Azure, AzureConfig, ServedAccount};
+use tenure_azure::server::Azure;
 use tenure_server::access::{Access, AccessError, mark_guarded};
 use tenure_server::audit::{Audit, AuditEntry, AuditKind};
 use tenure_server::{
     ClusterAccess, ClusterMember, Server, Store, StoreConfig, Tls, forget_restore, restore_note,
 };
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use self::keys::KeyFetcher;
-use crate::settings::access::AccessSettings;
-use crate::settings::metrics::MetricsSettings;
+use crate::settings::azure::AzureFlags;
+use crate::settings::checked_store::CheckedStore;
 use crate::settings::serve::{self, StoreSettings};
-use crate::settings::{audit, azure, cluster, tls};
-use crate::{output, parent, permissions, runtime};
+use crate::settings::start_rules;
+use crate::task_limit::require;
+use crate::{output, parent, runtime};
 
 /// Serve a lease store
 ///
@@ -84,6 +86,13 @@ pub(crate) struct Serve {
 /// a second.
 const ACCESS_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The time from a hang-up to the look whether the terminal has closed.
+const TERMINAL_PAUSE: Duration = Duration::from_millis(100);
+
+/// The number of threads of a store beside those that execute its requests: the threads of its
+/// engine, its timer and its audit log, and threads that read files and look up names.
+const THREADS: usize = 8;
+
 /// How often to check for a new certificate.
 const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -98,44 +107,54 @@ impl Serve {
         if let Some(parent) = self.parent {
             parent::end_with(parent)?;
         }
+        // Some services rotate their logs or dump their state at these signals. A store ends at none
+        // of them, nor at a hang-up, which reloads its files when it is ready.
+        let has_terminal = has_terminal() && !runtime::is_ignored(SignalNumber::SIGHUP);
+        runtime::handle_without_effect(&[
+            SignalNumber::SIGHUP,
+            SignalNumber::SIGUSR1,
+            SignalNumber::SIGUSR2,
+            SignalNumber::SIGALRM,
+        ])?;
+        require(runtime::workers() + THREADS, "tenure serve")?;
         let settings = self.settings()?;
         let inherited = supervisor::inherited_listener()?;
-        let StoreSettings {
-            listen: configured,
-            data_dir,
-            mut cluster,
-            limits,
-        } = StoreSettings::new(&settings)?;
+        let flags = AzureFlags {
+            azure: self.azure,
+            azure_dev: self.azure_dev,
+        };
+        let checked = CheckedStore::new(&settings, flags)?;
         // The rules for the start depend on the address that clients reach.
         let listen = match &inherited {
             Some(listener) => listener
                 .local_addr()
                 .context("can't read the address of the socket")?,
-            None => configured,
+            None => checked.serve.listen,
         };
-        for warning in limits.warnings() {
+        self.check_azure(listen, checked.serve.cluster.is_some())?;
+        let access = start_rules::open_access(&checked, listen)?;
+        for warning in checked.serve.limits.warnings() {
             warn!("{warning}");
         }
-        let tls = tls::open(&settings)?;
-        if let Some(key) = tls::file(&settings, "tls.key")? {
-            permissions::check_key(key.as_ref());
-        }
-        for file in cluster.iter().flat_map(cluster::secret_files) {
-            permissions::check_key(&file);
-        }
-        if let Some(Origin::File { path, .. }) = settings.origin("postgres.url") {
-            permissions::check_key(path);
-        }
-        let azure = self.azure(&settings, listen, tls.is_some(), cluster.is_some())?;
-        let access_settings = self.access(&settings)?;
-        let proxies = access_settings.trusted_proxies.clone();
-        let allow_anonymous = access_settings.allow_anonymous;
-        let access =
-            start_rules::open_access(access_settings, listen, tls.is_some(), data_dir.as_deref())?;
+        start_rules::log_exposure(&checked, listen);
+        let CheckedStore {
+            serve,
+            tls,
+            access: access_settings,
+            metrics,
+            audit,
+            azure,
+        } = checked;
+        let StoreSettings {
+            data_dir,
+            mut cluster,
+            limits,
+            ..
+        } = serve;
         if let Some(cluster) = &mut cluster {
             cluster.access = match access.is_guarded() {
                 true => ClusterAccess::Guarded,
-                false if allow_anonymous => ClusterAccess::AnonymousAllowed,
+                false if access_settings.allow_anonymous => ClusterAccess::AnonymousAllowed,
                 false => ClusterAccess::Anonymous,
             };
         }
@@ -144,15 +163,20 @@ impl Serve {
                 "the access file has [certificates], and without TLS no client has a certificate"
             );
         }
-        let metrics = MetricsSettings::new(&settings)?;
-        let audit = audit::open(&settings)?;
-        // A core dump would contain tokens and lease ids.
+        let audit = match audit {
+            Some(config) => Audit::open(config)
+                .map_err(|error| settings.invalid("audit.file", error.to_string()))?,
+            None => Audit::none(),
+        };
+        // A core dump would contain tokens and lease ids. The flag also keeps the memory from a
+        // program that the system starts for a core dump, in spite of the limit.
+        runtime::keep_memory_private();
         if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
             debug!(%error, "can't turn off core dumps");
         }
 
         if let Some(data_dir) = &data_dir {
-            permissions::check_folder(data_dir);
+            warn_of_folder(data_dir);
         }
         let limits = open_files::raise_limit(limits);
         let served = match cluster {
@@ -172,6 +196,8 @@ impl Serve {
         };
         runtime::multi_thread()?.block_on(async {
             let stopped = runtime::stop_signal()?;
+            let terminal_closed = CancellationToken::new();
+            let hangup = signal(SignalKind::hangup())?;
             let server = match (served, inherited) {
                 (Served::Store(store), None) => Server::bind(store, listen),
                 (Served::Store(store), Some(listener)) => Server::with_listener(store, listener),
@@ -184,7 +210,7 @@ impl Serve {
             server = server
                 .with_access(access.clone())
                 .with_audit(audit.clone())
-                .with_trusted_proxies(proxies)
+                .with_trusted_proxies(access_settings.trusted_proxies)
                 .with_metrics(metrics.config);
             if let Some(listen) = metrics.listen {
                 server = server
@@ -199,9 +225,8 @@ impl Serve {
                 let hangup = signal(SignalKind::hangup())?;
                 KeyFetcher::new(access.clone()).start(hangup).await;
             }
-            if access.is_guarded() || tls.is_some() {
-                reload_files(access, tls.clone(), audit.clone())?;
-            }
+            let closed = has_terminal.then(|| terminal_closed.clone());
+            reload_files(access, tls.clone(), audit.clone(), (hangup, closed));
             if let Some(tls) = tls {
                 scheme = "https";
                 server = server.with_tls(tls);
@@ -216,7 +241,10 @@ impl Serve {
             supervisor::start_watchdog();
             supervisor::ready(&url);
             let shutdown = async move {
-                let signal = stopped.await;
+                let signal = tokio::select! {
+                    signal = stopped => signal,
+                    () = terminal_closed.cancelled() => "SIGHUP",
+                };
                 supervisor::stopping();
                 info!(signal, "stopping");
             };
@@ -244,52 +272,35 @@ impl Serve {
         settings.set_flag("access.file", &access.map(Cow::into_owned));
         settings.set_flag("tls.certificate", &self.tls_certificate);
         settings.set_flag("tls.key", &self.tls_key);
+        for (key, is_set) in [
+            ("access.allow_plain_http", self.allow_plain_http),
+            ("access.allow_anonymous", self.allow_anonymous),
+        ] {
+            settings.set_flag(key, &is_set.then(|| "true".to_owned()));
+        }
         Ok(settings)
     }
 
-    fn access(&self, settings: &Settings) -> Result<AccessSettings, ConfigError> {
-        let mut access = AccessSettings::new(settings)?;
-        access.allow_plain_http |= self.allow_plain_http;
-        access.allow_anonymous |= self.allow_anonymous;
-        Ok(access)
-    }
-
-    /// The configuration of the Azure Blob lease protocol, if a flag or a setting enables it.
-    fn azure(
-        &self,
-        settings: &Settings,
-        listen: SocketAddr,
-        over_tls: bool,
-        is_cluster: bool,
-    ) -> Result<Option<AzureConfig>, ConfigError> {
+    /// Refuses flags of the Azure Blob lease protocol that this store can't have.
+    fn check_azure(&self, listen: SocketAddr, is_cluster: bool) -> Result<(), ConfigError> {
+        let refused = |flag: &str, key: &str, value: String, reason: &str| {
+            Err(ConfigError::Invalid {
+                origin: Origin::Flag(flag.into()),
+                key: key.into(),
+                value,
+                reason: reason.into(),
+            })
+        };
         if self.azure_dev && !listen.ip().is_loopback() {
-            return Err(ConfigError::Invalid {
-                origin: Origin::Flag("--azure-dev".into()),
-                key: "listen".into(),
-                value: listen.to_string(),
-                reason: "the key of the development account is public: it needs a loopback address"
-                    .into(),
-            });
+            let reason =
+                "the key of the development account is public: it needs a loopback address";
+            return refused("--azure-dev", "listen", listen.to_string(), reason);
         }
-        if !(self.azure || self.azure_dev || settings.has_table("azure")) {
-            return Ok(None);
+        if is_cluster && (self.azure || self.azure_dev) {
+            let reason = "a server of a cluster has no disk for blobs: leave it out, or set engine = \"embedded\"";
+            return refused("--azure", "azure", "true".into(), reason);
         }
-        if is_cluster {
-            return Err(ConfigError::Invalid {
-                origin: Origin::Flag("--azure".into()),
-                key: "azure".into(),
-                value: "true".into(),
-                reason: "a server of a cluster has no disk for blobs: leave it out, or set engine = \"embedded\""
-                    .into(),
-            });
-        }
-        let mut config = azure::config(settings)?;
-        config.over_tls = over_tls;
-        if self.azure_dev {
-            config.accounts.push(ServedAccount::development());
-        }
-        azure::check(settings, &config)?;
-        Ok(Some(config))
+        Ok(())
     }
 }
 
@@ -306,11 +317,20 @@ async fn record_restore(audit: &Audit, data_dir: &Path) {
     }
 }
 
+/// Returns whether this process has a terminal, which sends SIGHUP when it closes.
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
+
 /// Reloads the access file and the certificate when they change, and on SIGHUP. Later requests and
-/// connections use the new contents. Without an access file and a certificate, SIGHUP ends the
-/// store.
-fn reload_files(access: Access, tls: Option<Tls>, audit: Audit) -> io::Result<()> {
-    let mut hangup = signal(SignalKind::hangup())?;
+/// connections use the new contents. SIGHUP never ends the store, unless it comes from the store's
+/// own terminal, which has closed: then the token is cancelled.
+fn reload_files(
+    access: Access,
+    tls: Option<Tls>,
+    audit: Audit,
+    (mut hangup, terminal_closed): (Signal, Option<CancellationToken>),
+) {
     let mut access_interval = tokio::time::interval(ACCESS_CHECK_INTERVAL);
     let mut certificate_interval = tokio::time::interval(CERTIFICATE_CHECK_INTERVAL);
     tokio::spawn(async move {
@@ -318,8 +338,8 @@ fn reload_files(access: Access, tls: Option<Tls>, audit: Audit) -> io::Result<()
         loop {
             let (is_asked, checks_certificate) = tokio::select! {
                 Some(()) = hangup.recv() => (true, true),
-                _ = access_interval.tick() => (false, false),
-                _ = certificate_interval.tick() => (false, true),
+                _ = access_interval.tick(), if access.is_guarded() => (false, false),
+                _ = certificate_interval.tick(), if tls.is_some() => (false, true),
             };
             if is_asked {
                 supervisor::reloading();
@@ -338,10 +358,17 @@ fn reload_files(access: Access, tls: Option<Tls>, audit: Audit) -> io::Result<()
             is_certificate_wrong = reloaded.unwrap_or(true);
             if is_asked {
                 supervisor::reloaded();
+                // The signal may arrive just before the process loses its terminal.
+                tokio::time::sleep(TERMINAL_PAUSE).await;
+            }
+            if let Some(closed) = terminal_closed
+                .as_ref()
+                .filter(|_| is_asked && !has_terminal())
+            {
+                return closed.cancel();
             }
         }
     });
-    Ok(())
 }
 
 fn reload_access(access: &Access, audit: &Audit) {

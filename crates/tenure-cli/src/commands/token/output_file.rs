@@ -2,14 +2,15 @@
 //! worker.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
 use tenure::store::Endpoint;
+use tenure_core::pem;
 use tenure_server::access::Secret;
 
-use crate::{exit, output, secret_file};
+use crate::{exit, new_files, output};
 
 /// The file for a new token.
 #[derive(Debug, Args)]
@@ -71,8 +72,11 @@ impl OutputArgs {
             None => OutputFile::Stdout,
             Some(path) if self.bundle.is_some() => {
                 let read = |path: &PathBuf| {
-                    fs::read_to_string(path)
-                        .with_context(|| format!("can't read {}", path.display()))
+                    let text = fs::read_to_string(path)
+                        .with_context(|| format!("can't read {}", path.display()))?;
+                    let authorities = pem::authorities(text.as_bytes());
+                    authorities.with_context(|| path.display().to_string())?;
+                    anyhow::Ok(text)
                 };
                 OutputFile::Bundle {
                     path,
@@ -87,11 +91,12 @@ impl OutputArgs {
 
 impl OutputFile {
     pub(super) fn write(&self, name: &str, secret: &Secret) -> anyhow::Result<()> {
+        let write = |path: &Path, text: &str| new_files::write(path, text, 0o600).map(drop);
         match self {
             Self::Stdout => Ok(output::line(secret.reveal())?),
-            Self::Token(path) => secret_file::write(path, &format!("{}\n", secret.reveal())),
+            Self::Token(path) => write(path, &format!("{}\n", secret.reveal())),
             Self::Bundle { path, servers, ca } => {
-                secret_file::write(path, &bundle_text(name, servers, ca.as_deref(), secret))
+                write(path, &bundle_text(name, servers, ca.as_deref(), secret))
             }
         }
     }

@@ -418,7 +418,7 @@ impl BestEffort {
 
     pub(super) fn handle_input(&mut self, cx: &mut Context<'_>, input: PeerInput) {
         match input {
-            PeerInput::Message { from, message } => self.handle_message(cx, from, message),
+            PeerInput::Message { from, message, .. } => self.handle_message(cx, from, message),
             PeerInput::Answer {
                 node,
                 round,

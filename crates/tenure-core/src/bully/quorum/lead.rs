@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::{MAX_DEFERRALS, Quorum, Role, Round};
-use crate::bully::node_state::{Context, NodeState};
+use crate::bully::node_state::{Context, NodeState, Process};
 use crate::bully::settings::mutation;
 use crate::bully::{NodeId, QuorumMessage};
 use crate::election::{EndReason, TermEvent};
@@ -55,7 +55,7 @@ impl Quorum {
         round.to_all = to_all;
         let number = round.number;
         // The leader's own promise must cover the lease like every other promise.
-        self.promise(cx);
+        self.promise(cx, cx.state.own_process());
         self.tick_at = cx.now + cx.lifetime();
         for to in to {
             let round = number;
@@ -263,9 +263,10 @@ impl Quorum {
     pub(super) fn handle_renew(
         &mut self,
         cx: &mut Context<'_>,
-        (from, epoch): (NodeId, Epoch),
+        (sender, epoch): (Process, Epoch),
         round: u64,
     ) {
+        let from = sender.node;
         let highest = cx.state.record.highest;
         if Some(epoch) < highest {
             let rejected = QuorumMessage::VoteRejected { epoch, highest };
@@ -276,9 +277,9 @@ impl Quorum {
             cx.state.supersede(cx.now);
         }
         if (highest, cx.state.record.voted) == (Some(epoch), Some(from)) {
-            self.promise(cx);
+            self.promise(cx, sender);
         } else {
-            self.grant(cx, from, epoch);
+            self.grant(cx, sender, epoch);
         }
         let leader = Some(from);
         if self.role != (Role::Following { leader }) {
@@ -329,7 +330,8 @@ impl Quorum {
         to: Option<NodeId>,
     ) {
         let own = (Some(epoch), Some(cx.state.me()));
-        if (cx.state.record.highest, cx.state.record.voted) == own {
+        let is_own = (cx.state.record.highest, cx.state.record.voted) == own;
+        if is_own {
             self.promise_until = None;
             self.lose_leader(cx);
             if to.is_some() {
@@ -337,6 +339,12 @@ impl Quorum {
             }
         }
         cx.state.send_all(QuorumMessage::Release { epoch, to });
+        if is_own {
+            // After a restart, this member need not wait for the end of a promise that is void. The
+            // release does not wait for the disk.
+            cx.state.record.voted = None;
+            cx.state.persist();
+        }
     }
 
     pub(super) fn handle_release(

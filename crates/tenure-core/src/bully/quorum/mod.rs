@@ -20,7 +20,11 @@
 //! to the second candidate after its first promise had ended, the first lease was over. If it
 //! promised before, it knew the greater epoch of the second candidate and refused the renewal of
 //! the first. If the first candidate has the greater epoch, the same argument holds with the two
-//! exchanged. A member that restarts keeps its promise for a whole lease duration again.
+//! exchanged. A member that restarts keeps its promise for a whole lease duration again, also its
+//! promise to itself.
+//!
+//! A promise is for one process of a candidate. Another process of the same member, which has
+//! restarted or runs with a copy of the state, is another candidate, so both arguments hold for it.
 //!
 //! **A candidate that can't lead does not block others.** A candidate first sends a pre-vote, which
 //! binds nobody. A candidate that reaches no majority raises no epoch, and reports that it could
@@ -32,7 +36,7 @@ mod vote;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
-use super::node_state::{Context, NodeState};
+use super::node_state::{Context, NodeState, Process};
 use super::settings::mutation;
 use super::{NodeId, PeerInput, PeerMessage, QuorumKind, QuorumMessage};
 use crate::{Epoch, Instant};
@@ -54,6 +58,9 @@ pub(super) struct Quorum {
     pub(super) role: Role,
     /// The time until which the promise of the record's epoch binds; `None` if it no longer binds.
     pub(super) promise_until: Option<Instant>,
+    /// The process to which this process has made that promise; `None` after a restart, when no
+    /// process may be promised a new epoch before the promise ends.
+    pub(super) promised: Option<Process>,
     /// The greatest epoch that other members know.
     pub(super) known: Option<Epoch>,
     /// Whether this member reached a majority when it last tried.
@@ -166,6 +173,7 @@ impl Quorum {
         Self {
             role: Role::Following { leader: None },
             promise_until: bound.map(|bound| now + bound),
+            promised: None,
             known: None,
             connected: true,
             silent: BTreeSet::new(),
@@ -231,8 +239,8 @@ impl Quorum {
             Role::Following { leader: None } | Role::PreVoting { .. }
         );
         let is_bound = self
-            .promised_to(state, now)
-            .is_some_and(|to| to != state.me());
+            .bound_elsewhere(state, now, state.own_process())
+            .is_some();
         let is_free = stands_aside && !is_bound || mutation!(state.settings, ClaimUnbound);
         self.store.may_ask && is_free && state.may_campaign(now)
     }
@@ -270,19 +278,26 @@ impl Quorum {
         }
     }
 
-    /// Returns how long a promise to a member other than `to` still binds this member.
-    fn bound_elsewhere(&self, cx: &Context<'_>, to: NodeId) -> Option<Duration> {
-        let other = self
-            .promised_to(cx.state, cx.now)
-            .filter(|&other| other != to)
-            .filter(|&other| other != cx.state.me() || !mutation!(cx.state.settings, OwnPromise));
-        other
-            .and(self.promise_until)
-            .map(|until| until.since(cx.now))
+    /// Returns how long a promise to another process than `to` still binds this member.
+    pub(super) fn bound_elsewhere(
+        &self,
+        state: &NodeState,
+        now: Instant,
+        to: Process,
+    ) -> Option<Duration> {
+        let node = self.promised_to(state, now)?;
+        let is_same = match mutation!(state.settings, SameProcess) {
+            true => node == to.node,
+            false => self.promised == Some(to),
+        };
+        let is_void = node == state.me() && mutation!(state.settings, OwnPromise);
+        let until = self.promise_until.filter(|_| !is_same && !is_void);
+        until.map(|until| until.since(now))
     }
 
-    /// Starts the lease duration of the promise of the record's epoch at `now`.
-    fn promise(&mut self, cx: &Context<'_>) {
+    /// Starts the lease duration of the promise of the record's epoch to this process at `now`.
+    fn promise(&mut self, cx: &Context<'_>, to: Process) {
+        self.promised = Some(to);
         self.promise_until = Some(cx.now + cx.state.settings.timings.term().lease_duration());
     }
 
@@ -312,7 +327,9 @@ impl Quorum {
                     self.tick_at = cx.now + cx.state.settings.timings.term().renew_interval();
                     self.request_transfer(cx, leader);
                 } else if cx.state.may_campaign(cx.now)
-                    && self.bound_elsewhere(cx, cx.state.me()).is_none()
+                    && self
+                        .bound_elsewhere(cx.state, cx.now, cx.state.own_process())
+                        .is_none()
                 {
                     self.stand(cx);
                 }
@@ -366,9 +383,13 @@ impl Quorum {
 
     pub(super) fn handle_input(&mut self, cx: &mut Context<'_>, input: PeerInput) {
         match input {
-            PeerInput::Message { from, message } => {
+            PeerInput::Message {
+                from: node,
+                incarnation,
+                message,
+            } => {
                 if let PeerMessage::Quorum(message) = message {
-                    self.handle_message(cx, from, message);
+                    self.handle_message(cx, Process { node, incarnation }, message);
                 }
             }
             PeerInput::Suspected(node) => {
@@ -383,10 +404,11 @@ impl Quorum {
         }
     }
 
-    fn handle_message(&mut self, cx: &mut Context<'_>, from: NodeId, message: QuorumMessage) {
+    fn handle_message(&mut self, cx: &mut Context<'_>, sender: Process, message: QuorumMessage) {
+        let from = sender.node;
         self.silent.remove(&from);
         match message {
-            QuorumMessage::PreVote { round } => self.handle_pre_vote(cx, from, round),
+            QuorumMessage::PreVote { round } => self.handle_pre_vote(cx, sender, round),
             QuorumMessage::PreVoteReply {
                 round,
                 highest,
@@ -402,7 +424,7 @@ impl Quorum {
                     self.decide_pre_vote_early(cx);
                 }
             }
-            QuorumMessage::RequestVote { epoch } => self.handle_request_vote(cx, from, epoch),
+            QuorumMessage::RequestVote { epoch } => self.handle_request_vote(cx, sender, epoch),
             QuorumMessage::VoteGranted { epoch: granted } => {
                 if let Role::Voting { epoch, acks, .. } = &mut self.role
                     && *epoch == granted
@@ -415,7 +437,7 @@ impl Quorum {
                 self.handle_vote_rejected(cx, (from, epoch), highest)
             }
             QuorumMessage::Renew { epoch, round } => {
-                self.handle_renew(cx, (from, epoch), round);
+                self.handle_renew(cx, (sender, epoch), round);
             }
             QuorumMessage::RenewAck {
                 epoch,

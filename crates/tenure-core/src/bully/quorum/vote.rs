@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use super::{MAX_DEFERRALS, MAX_DOUBLINGS, PreVoteAnswer, Quorum, Role, Round, SOONEST};
 use crate::Epoch;
-use crate::bully::node_state::Context;
+use crate::bully::node_state::{Context, Process};
 use crate::bully::settings::mutation;
 use crate::bully::{NodeId, QuorumMessage};
 
@@ -36,11 +36,12 @@ impl Quorum {
         self.decide_pre_vote_early(cx);
     }
 
-    pub(super) fn handle_pre_vote(&mut self, cx: &mut Context<'_>, from: NodeId, round: u64) {
+    pub(super) fn handle_pre_vote(&mut self, cx: &mut Context<'_>, sender: Process, round: u64) {
+        let from = sender.node;
         let reply = QuorumMessage::PreVoteReply {
             round,
             highest: cx.state.record.highest,
-            bound: self.bound_elsewhere(cx, from),
+            bound: self.bound_elsewhere(cx.state, cx.now, sender),
             can_lead: self.connected && cx.state.may_campaign(cx.now),
         };
         cx.state.send(from, reply);
@@ -143,7 +144,8 @@ impl Quorum {
             self.role,
             Role::Following { leader: None } | Role::PreVoting { .. }
         );
-        let bound = self.bound_elsewhere(cx, cx.state.me()).is_some()
+        let own = cx.state.own_process();
+        let bound = self.bound_elsewhere(cx.state, cx.now, own).is_some()
             && !mutation!(cx.state.settings, ClaimUnbound);
         let passed = Some(epoch) <= cx.state.record.highest
             && !mutation!(cx.state.settings, ClaimAbovePromise);
@@ -157,7 +159,7 @@ impl Quorum {
 
     fn request_votes_for(&mut self, cx: &mut Context<'_>, epoch: Epoch, granted: bool) {
         self.store.may_ask = false;
-        self.grant(cx, cx.state.me(), epoch);
+        self.grant(cx, cx.state.own_process(), epoch);
         self.role = Role::Voting {
             epoch,
             // The time is taken before the first request leaves, because the lease counts from it.
@@ -173,17 +175,17 @@ impl Quorum {
         }
     }
 
-    /// Promises `epoch` to one member. The write of the record begins before any message can
+    /// Promises `epoch` to one process. The write of the record begins before any message can
     /// mention the promise.
-    pub(super) fn grant(&mut self, cx: &mut Context<'_>, to: NodeId, epoch: Epoch) {
+    pub(super) fn grant(&mut self, cx: &mut Context<'_>, to: Process, epoch: Epoch) {
         cx.state.record.highest = Some(epoch);
-        cx.state.record.voted = Some(to);
+        cx.state.record.voted = Some(to.node);
         let promised = cx.state.settings.timings.term().lease_duration();
         cx.state.record.promised_ms = Some(crate::time::millis(promised));
         if !mutation!(cx.state.settings, DurablePromise) {
             cx.state.persist();
         }
-        self.promise(cx);
+        self.promise(cx, to);
     }
 
     /// Counts this member's own vote, because all records are on disk.
@@ -199,12 +201,18 @@ impl Quorum {
 
     /// Votes for the sender, or refuses. While a promise to another member binds, the vote is
     /// refused and the epoch is *not* raised: a refused candidate changes no state.
-    pub(super) fn handle_request_vote(&mut self, cx: &mut Context<'_>, from: NodeId, epoch: Epoch) {
+    pub(super) fn handle_request_vote(
+        &mut self,
+        cx: &mut Context<'_>,
+        sender: Process,
+        epoch: Epoch,
+    ) {
+        let from = sender.node;
         let highest = cx.state.record.highest;
         let stale = Some(epoch) < highest
             || (Some(epoch) == highest && cx.state.record.voted != Some(from));
-        let bound =
-            self.bound_elsewhere(cx, from).is_some() && !mutation!(cx.state.settings, Promise);
+        let bound = self.bound_elsewhere(cx.state, cx.now, sender).is_some()
+            && !mutation!(cx.state.settings, Promise);
         if stale || bound {
             let rejected = QuorumMessage::VoteRejected { epoch, highest };
             return cx.state.send(from, rejected);
@@ -212,9 +220,9 @@ impl Quorum {
         // This is a repeated request, because the answer was lost. The promise exists already, and
         // is on disk or being written.
         if Some(epoch) == highest {
-            self.promise(cx);
+            self.promise(cx, sender);
         } else {
-            self.grant(cx, from, epoch);
+            self.grant(cx, sender, epoch);
         }
         let leader = Some(from);
         if self.role != (Role::Following { leader }) {

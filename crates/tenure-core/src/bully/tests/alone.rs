@@ -42,13 +42,22 @@ fn hear(
     from: u32,
     message: QuorumMessage,
 ) -> Vec<Output<PeerEffect>> {
-    let message = PeerMessage::Quorum(message);
-    let from = NodeId(from);
-    node.handle_message(
-        at(millis),
-        PeerInput::Message { from, message },
-        &mut SplitMix64::new(0),
-    );
+    hear_of(node, millis, (from, 1), message)
+}
+
+/// Delivers a message of this start of a member.
+fn hear_of(
+    node: &mut PeerCandidate,
+    millis: u64,
+    (from, incarnation): (u32, u64),
+    message: QuorumMessage,
+) -> Vec<Output<PeerEffect>> {
+    let input = PeerInput::Message {
+        from: NodeId(from),
+        incarnation: Incarnation(incarnation),
+        message: PeerMessage::Quorum(message),
+    };
+    node.handle_message(at(millis), input, &mut SplitMix64::new(0));
     drain(node)
 }
 
@@ -106,6 +115,132 @@ fn a_member_that_restarts_keeps_its_promise_for_a_lease_duration() {
         matches!(said[..], [Output::Effect(PeerEffect::Persist(_))]),
         "{said:?}"
     );
+}
+
+#[test]
+fn a_promise_to_one_process_of_a_member_does_not_let_another_one_lead() {
+    let mut node = member_of(3, 3, HardState::default());
+    drain(&mut node);
+    let ask = |epoch| QuorumMessage::RequestVote { epoch };
+    let renew = |round| QuorumMessage::Renew {
+        epoch: epoch(7_000),
+        round,
+    };
+    hear_of(&mut node, 10, (1, 5), ask(epoch(7_000)));
+    let granted = QuorumMessage::VoteGranted {
+        epoch: epoch(7_000),
+    };
+    assert!(written(&mut node, 10).contains(&to(1, granted)));
+    // A process that was started with a copy of the state of member 1.
+    let refused = QuorumMessage::VoteRejected {
+        epoch: epoch(9_000),
+        highest: Some(epoch(7_000)),
+    };
+    for millis in [20, 15_009] {
+        let said = hear_of(&mut node, millis, (1, 6), ask(epoch(9_000)));
+        assert_eq!(said, [to(1, refused)], "{millis}");
+    }
+    let said = hear_of(
+        &mut node,
+        15_009,
+        (1, 6),
+        QuorumMessage::PreVote { round: 1 },
+    );
+    let free = |output: &Output<PeerEffect>| {
+        let reply = |bound| QuorumMessage::PreVoteReply {
+            round: 1,
+            highest: Some(epoch(7_000)),
+            bound,
+            can_lead: true,
+        };
+        *output == to(1, reply(Some(Duration::from_millis(1))))
+    };
+    assert!(said.iter().any(free), "{said:?}");
+    // The process that was promised renews, and the wait of the other one begins again.
+    hear_of(&mut node, 15_009, (1, 5), renew(1));
+    let said = hear_of(&mut node, 30_008, (1, 6), ask(epoch(9_000)));
+    assert_eq!(said, [to(1, refused)]);
+    // The promise has ended.
+    let said = hear_of(&mut node, 30_009, (1, 6), ask(epoch(9_000)));
+    assert!(
+        matches!(said[..], [Output::Effect(PeerEffect::Persist(_))]),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_restarted_voter_lets_the_promised_process_renew_and_no_process_lead_anew() {
+    let record = HardState {
+        highest: Some(epoch(7_000)),
+        voted: Some(NodeId(1)),
+        ..HardState::default()
+    };
+    let mut node = member_of(3, 3, record);
+    drain(&mut node);
+    let ask = QuorumMessage::RequestVote {
+        epoch: epoch(9_000),
+    };
+    let said = hear_of(&mut node, 10, (1, 6), ask);
+    let refused = QuorumMessage::VoteRejected {
+        epoch: epoch(9_000),
+        highest: Some(epoch(7_000)),
+    };
+    assert_eq!(said, [to(1, refused)]);
+    let renew = QuorumMessage::Renew {
+        epoch: epoch(7_000),
+        round: 2,
+    };
+    let said = hear_of(&mut node, 20, (1, 5), renew);
+    let acked = QuorumMessage::RenewAck {
+        epoch: epoch(7_000),
+        round: 2,
+    };
+    assert!(said.contains(&to(1, acked)), "{said:?}");
+}
+
+#[test]
+fn a_member_that_led_waits_after_a_restart_unless_it_has_released_its_term() {
+    let led = HardState {
+        highest: Some(epoch(7_000)),
+        voted: Some(NodeId(3)),
+        ..HardState::default()
+    };
+    let ask = QuorumMessage::RequestVote {
+        epoch: epoch(9_000),
+    };
+    let votes_at = |record, millis| {
+        let mut node = member_of(3, 3, record);
+        drain(&mut node);
+        let said = hear(&mut node, millis, 2, ask);
+        matches!(said[..], [Output::Effect(PeerEffect::Persist(_))])
+    };
+    assert!(!votes_at(led, 14_999), "its earlier process may still lead");
+    assert!(votes_at(led, 15_000));
+    // A leader that ends its term in order records that its promise to itself is void.
+    let mut node = member_of(3, 3, HardState::default());
+    node.stand_for_votes(at(10), None);
+    written(&mut node, 10);
+    let granted = QuorumMessage::VoteGranted {
+        epoch: epoch(1_010),
+    };
+    hear(&mut node, 10, 2, granted);
+    node.task_ended(at(20), TaskEnd::Returned, &mut SplitMix64::new(0));
+    let said = drain(&mut node);
+    let released = |output: &Output<PeerEffect>| {
+        let Output::Effect(PeerEffect::Send { message, .. }) = output else {
+            return false;
+        };
+        matches!(message, PeerMessage::Quorum(QuorumMessage::Release { .. }))
+    };
+    assert!(
+        said.iter().any(released),
+        "it does not wait for the disk: {said:?}"
+    );
+    let record = said.iter().find_map(|output| match output {
+        Output::Effect(PeerEffect::Persist(record)) => Some(*record),
+        _ => None,
+    });
+    assert!(votes_at(record.unwrap(), 10));
 }
 
 #[test]
@@ -288,7 +423,11 @@ fn a_leader_that_learns_of_a_greater_epoch_begins_a_new_term_in_order() {
         let from = other;
         node.handle_message(
             at(3),
-            PeerInput::Message { from, message },
+            PeerInput::Message {
+                from,
+                incarnation: Incarnation(1),
+                message,
+            },
             &mut SplitMix64::new(0),
         );
         drain(&mut node).contains(&Output::Term(TermEvent::Cancel(EndReason::Superseded)))
@@ -556,7 +695,11 @@ fn a_follower_that_refuses_an_organiser_asks_about_its_leader() {
         let from = NodeId(from);
         node.handle_message(
             at(10),
-            PeerInput::Message { from, message },
+            PeerInput::Message {
+                from,
+                incarnation: Incarnation(1),
+                message,
+            },
             &mut SplitMix64::new(0),
         );
         said = drain(&mut node);
@@ -617,7 +760,11 @@ fn an_acknowledgement_that_waits_for_the_disk_leaves_only_if_it_still_holds() {
             let from = NodeId(from);
             node.handle_message(
                 at(10),
-                PeerInput::Message { from, message },
+                PeerInput::Message {
+                    from,
+                    incarnation: Incarnation(1),
+                    message,
+                },
                 &mut SplitMix64::new(0),
             );
         }

@@ -12,7 +12,7 @@ use crate::detector::Verdict;
 use crate::election::{ElectionMachine as _, Output, Standing, TermEvent};
 use crate::lease::candidate::{EndReason, TaskEnd, Timings as TermTimings};
 use crate::random::SplitMix64;
-use crate::{Epoch, Instant, Random, UnixMillis};
+use crate::{Epoch, Incarnation, Instant, Random, UnixMillis};
 
 const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -184,7 +184,11 @@ impl World {
         let incarnation = Incarnation(1);
         match parcel {
             Parcel::Election(from, to, message) => self.drive(to, |place, now| {
-                let input = PeerInput::Message { from, message };
+                let input = PeerInput::Message {
+                    from,
+                    incarnation,
+                    message,
+                };
                 place.node.handle_message(now, input, &mut Middle);
                 let heard = detector::DetectorInput::Heard { from, incarnation };
                 place.detector.handle_input(now, heard);

@@ -310,4 +310,8 @@ impl ElectionMachine for FallbackCandidate {
     fn stop_by(&self) -> Option<Instant> {
         self.node.stop_by()
     }
+
+    fn overrun_at(&self) -> Option<Instant> {
+        self.node.overrun_at()
+    }
 }

@@ -215,7 +215,9 @@ impl Joint {
                 self.outputs.emit(TermEvent::Failed(why));
                 self.release_halves(now, Next::Stop, random);
             }
-            (_, stage @ (TermEvent::Abort | TermEvent::Overrun)) => {
+            // The other half is lost: its overrun follows.
+            (_, TermEvent::Lingering) if self.standing(now) == Standing::Ending => {}
+            (_, stage @ (TermEvent::Abort | TermEvent::Lingering | TermEvent::Overrun)) => {
                 if let Phase::Leading(term) = &mut self.phase
                     && !term.stages.contains(&stage)
                 {
@@ -455,6 +457,14 @@ impl ElectionMachine for Joint {
             return None;
         };
         let halves = [self.lease.stop_by(), self.node.stop_by()];
+        halves.into_iter().flatten().min()
+    }
+
+    fn overrun_at(&self) -> Option<Instant> {
+        let Phase::Leading(_) = self.phase else {
+            return None;
+        };
+        let halves = [self.lease.overrun_at(), self.node.overrun_at()];
         halves.into_iter().flatten().min()
     }
 }

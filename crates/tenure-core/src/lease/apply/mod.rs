@@ -2,11 +2,13 @@
 
 mod resume;
 
+use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
+use super::Rules;
 use super::record::Phase;
 use super::{Acquire, Grant, Lapse, LeaseDuration, LeaseId, Operation, Owner, Record};
-use super::{Reservation, Rules};
 use crate::time::millis;
 use crate::{CandidateId, Epoch, Instant, UnixMillis};
 
@@ -117,16 +119,33 @@ pub enum Rejection {
         /// The greatest epoch of the lease.
         last: Epoch,
     },
-    /// The requested epoch is too far ahead of the store's wall clock.
+    /// The requested epoch is too far ahead of the store's wall clock and of the last epoch.
     #[error(
-        "the requested epoch is {asked} and must be at most {most}, a hundred years ahead of the store's \
-         wall clock: one of the two clocks is wrong"
+        "the requested epoch is {asked} and must be at most {most}: {}",
+        if *by_operator {
+            "a hundred years above the store's wall clock"
+        } else {
+            "30 days above the store's wall clock and the last epoch of the lease; a greater one needs \
+             an operator, or one of the clocks is wrong"
+        }
     )]
     EpochTooFarAhead {
         /// The requested epoch.
         asked: Epoch,
         /// The greatest epoch that a request may name: see [`Epoch::most_asked_for`].
         most: Epoch,
+        /// Whether an operator requested it.
+        by_operator: bool,
+    },
+    /// The lease is to be handed over to a candidate that does not wait for it.
+    #[error("{to} does not wait for the lease; {}", NamesOf(waiting, *others))]
+    NotWaiting {
+        /// The candidate.
+        to: CandidateId,
+        /// The first candidates that wait, in the order in which the lease is granted.
+        waiting: Vec<CandidateId>,
+        /// The number of further candidates that wait.
+        others: usize,
     },
     /// Every epoch up to [`Epoch::MAX`] was granted: no greater number is left that would fence off
     /// the last holder.
@@ -142,6 +161,25 @@ impl Rejection {
             self,
             Self::Held { .. } | Self::LockDelay { .. } | Self::Reserved { .. }
         )
+    }
+}
+
+/// The candidates that wait, for messages.
+struct NamesOf<'a>(&'a [CandidateId], usize);
+
+impl fmt::Display for NamesOf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self([first, rest @ ..], others) = self else {
+            return f.write_str("no candidate waits");
+        };
+        write!(f, "these wait: {first}")?;
+        for name in rest {
+            write!(f, ", {name}")?;
+        }
+        match others {
+            0 => Ok(()),
+            others => write!(f, " and {others} more"),
+        }
     }
 }
 
@@ -176,6 +214,7 @@ fn in_millis(time: Duration) -> Duration {
 ///         duration: LeaseDuration::Fixed(Duration::from_secs(15)),
 ///         lock_delay: Duration::ZERO,
 ///         min_epoch: None,
+///         by_operator: false,
 ///         metadata: Metadata::new(),
 ///     };
 ///     Operation::Acquire(request, UnixMillis::new(1_700_000_000_000))
@@ -230,20 +269,32 @@ pub fn apply_as(
             change(record, (*lease_id, owner), *proposed, now)
         }
         Operation::Release(lease_id) => release(record, (*lease_id, owner), now),
-        Operation::Break(period) => break_lease(record, *period, now),
+        Operation::Break(period) => match period.is_some_and(|it| it.is_zero()) {
+            true if is_barred(record, now) => {
+                lift(record);
+                durable(Change::Broken)
+            }
+            _ => break_lease(record, *period, now),
+        },
+        // `Lease` has checked that the candidate waits.
         Operation::HandOver {
             lease_id,
             to,
             within,
+            forced: _,
         } => {
             only_current(record, (*lease_id, owner), now)?;
             give_up(record, now);
-            reserve(record, to, now + *within);
+            record.reserve(to.clone(), *within, now);
             durable(Change::HandedOver)
         }
-        Operation::SwitchOver { to, within } => {
+        Operation::SwitchOver {
+            to,
+            within,
+            forced: _,
+        } => {
             let applied = break_lease(record, Some(*within), now)?;
-            reserve(record, to, now + *within + *within);
+            record.reserve(to.clone(), *within, now);
             durable(applied.change)
         }
         Operation::SetMetadata(lease_id, metadata) => {
@@ -273,11 +324,6 @@ fn volatile(change: Change) -> Result<Applied, Rejection> {
         change,
         durable: false,
     })
-}
-
-fn reserve(record: &mut Record, to: &CandidateId, until: Instant) {
-    let to = to.clone();
-    record.reserved = Some(Reservation { to, until }.into());
 }
 
 fn acquire(
@@ -362,18 +408,27 @@ fn next_epoch(record: &Record, request: &Acquire, wall: UnixMillis) -> Result<Ep
     let least = match request.min_epoch {
         None => wall,
         Some(asked) => {
-            check_ahead(last, asked, wall)?;
+            check_ahead(last, asked, request, wall)?;
             UnixMillis::new(asked.get())
         }
     };
     Epoch::following(last, least).ok_or(Rejection::EpochsExhausted)
 }
 
-/// Checks that a requested epoch is not too far ahead of the wall clock.
-fn check_ahead(last: Option<Epoch>, asked: Epoch, wall: UnixMillis) -> Result<(), Rejection> {
-    let most = Epoch::most_asked_for(last, wall);
+/// Checks that a requested epoch is not too far ahead.
+fn check_ahead(
+    last: Option<Epoch>,
+    asked: Epoch,
+    &Acquire { by_operator, .. }: &Acquire,
+    wall: UnixMillis,
+) -> Result<(), Rejection> {
+    let most = Epoch::most_asked_for(last, wall, by_operator);
     if asked > most {
-        return Err(Rejection::EpochTooFarAhead { asked, most });
+        return Err(Rejection::EpochTooFarAhead {
+            asked,
+            most,
+            by_operator,
+        });
     }
     Ok(())
 }
@@ -384,26 +439,22 @@ fn grantable(
     candidate: Option<&CandidateId>,
     now: Instant,
 ) -> Result<(), Rejection> {
-    let barred_until = record.phase.barred_until();
-    if let Some(until) = barred_until.filter(|&until| now < until) {
+    if let Some(until) = record.lock_delay_until(now) {
         return Err(Rejection::LockDelay {
             remaining: until.since(now),
         });
     }
-    if let Some(reserved) = record
-        .reserved
-        .as_deref()
-        .filter(|reserved| now < reserved.until)
+    if let Some(reserved) = record.reserved(now)
         && Some(&reserved.to) != candidate
     {
-        let (to, remaining) = (reserved.to.clone(), reserved.until.since(now));
+        let (to, remaining) = (reserved.to.clone(), reserved.until().since(now));
         return Err(Rejection::Reserved { to, remaining });
     }
     Ok(())
 }
 
 /// Checks whether the lease may be deleted at `now`: it is free, and no lock delay or reservation
-/// is running.
+/// is running. A break with the period zero ends both.
 ///
 /// The caller must keep its greatest epoch after the deletion, and for some time the ids of its
 /// ended terms: see [`Record::deleted`].
@@ -515,6 +566,24 @@ fn release(record: &mut Record, claim: Claim<'_>, now: Instant) -> Result<Applie
 fn give_up(record: &mut Record, now: Instant) {
     record.phase = Phase::Available;
     record.retire_current(now);
+    record.bring_reservation_forward(now);
+}
+
+/// Returns whether nobody holds the lease, and its lock delay or its reservation bars candidates.
+fn is_barred(record: &Record, now: Instant) -> bool {
+    record.held(now).is_none() && grantable(record, None, now).is_err()
+}
+
+/// Ends the lock delay and the reservation of a lease that nobody holds. This is safe for the lease:
+/// its last term has ended. The operator decides that work of that term has ended, too.
+fn lift(record: &mut Record) {
+    let barred_until = Instant::default();
+    record.phase = Phase::Broken { barred_until };
+    record.reserved = None;
+    // A lock delay begins again at a restart.
+    if let Some(grant) = &mut record.grant {
+        grant.lock_delay = Duration::ZERO;
+    }
 }
 
 fn break_lease(
@@ -542,10 +611,12 @@ fn break_lease(
         Phase::Breaking { until } if now + left == until => volatile(Change::Breaking(left)),
         _ if left.is_zero() => {
             record.end(now, Lapse::Broken, now);
+            record.bring_reservation_forward(now);
             durable(Change::Broken)
         }
         _ => {
             record.phase = Phase::Breaking { until: now + left };
+            record.bring_reservation_forward(now);
             durable(Change::Breaking(left))
         }
     }

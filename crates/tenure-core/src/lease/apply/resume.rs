@@ -76,7 +76,7 @@ pub(super) fn resume(
             if rules.refuse_retired_ids && record.is_retired(request.lease_id) {
                 return Err(Rejection::IdRetired);
             }
-            check_ahead(last, asked, wall)?;
+            check_ahead(last, asked, request, wall)?;
             grantable(record, Some(&request.holder), now)?;
             let granted = grant(record, owner, request, asked, wall, now);
             // The grant is younger than the term.

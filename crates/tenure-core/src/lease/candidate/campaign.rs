@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::Timings;
 use super::machine::{Context, Next, Pending};
 use super::message::{Answer, LeaseEffect, Request};
-use super::release::Release;
+use super::release::{Release, Unreleased};
 use super::term::{LeaseTerm, MIN_ATTEMPT};
 use crate::election::{CampaignFailure, TermEvent};
 use crate::lease::LeaseId;
@@ -81,11 +81,11 @@ impl Campaign {
                     self.granted_late = true;
                     self.in_doubt_since = None;
                 }
-                if self.replace_doubtful_id(cx) {
+                if let Some(release) = self.replace_doubtful_id(cx) {
                     self.retry_later(cx);
-                } else {
-                    self.acquire(cx);
+                    return Next::ReleaseFirst(release);
                 }
+                self.acquire(cx);
             }
             Answer::Held(epoch) => {
                 return Next::Lead(LeaseTerm::new(cx, self.lease_id, epoch, sent));
@@ -114,11 +114,14 @@ impl Campaign {
             Answer::Unknown(why) => {
                 // The store may have granted the lease, so the candidate keeps the id: with a fresh
                 // id it would compete with itself.
-                self.replace_doubtful_id(cx);
+                let release = self.replace_doubtful_id(cx);
                 let delay = self.retry_later(cx);
                 cx.outputs.effect(LeaseEffect::Retrying(format!(
                     "acquire: {why}; trying again in {delay:.1?}"
                 )));
+                if let Some(release) = release {
+                    return Next::ReleaseFirst(release);
+                }
             }
             Answer::Refused(why) => {
                 let failure = CampaignFailure::Refused(why);
@@ -134,25 +137,24 @@ impl Campaign {
         Next::Stay
     }
 
-    /// Replaces the id if it has been in doubt for a lease duration.
+    /// Replaces the id if it has been in doubt for a lease duration, and returns the release of the
+    /// old lease.
     ///
     /// Each request that reaches the store renews a lease that the store may have granted. If no
-    /// answer arrives in time, no candidate could lead while that continues. So the old lease is
-    /// released, or expires if the release is lost, and other candidates can acquire it. No term
-    /// has begun under the old id, and none will.
-    fn replace_doubtful_id(&mut self, cx: &mut Context<'_>) -> bool {
+    /// answer arrives in time, no candidate could lead while that continues. So the candidate sends
+    /// only the release from now on, until an answer to it arrives, and other candidates can acquire
+    /// the lease. No term has begun under the old id, and none will.
+    fn replace_doubtful_id(&mut self, cx: &mut Context<'_>) -> Option<Release> {
         let since = *self.in_doubt_since.get_or_insert(cx.now);
         if cx.now.since(since) < cx.timings.lease_duration() {
-            return false;
+            return None;
         }
-        // The candidate does not wait for the answer.
-        let release = Request::Release {
-            lease_id: self.lease_id,
-            reason: None,
+        let release = Release {
+            awaited_until: None,
+            ..Release::of_campaign(cx, self.lease_id)
         };
-        cx.send(release, cx.timings.renew_interval() / 3);
         self.change_id(cx);
-        true
+        Some(release)
     }
 
     fn change_id(&mut self, cx: &mut Context<'_>) {
@@ -173,7 +175,7 @@ impl Campaign {
 
     fn retry_later(&mut self, cx: &mut Context<'_>) -> Duration {
         self.failures += 1;
-        let delay = retry_delay(self.failures, cx);
+        let delay = retry_delay(self.failures, cx.timings.renew_interval(), cx);
         self.pending = Pending::At(cx.now + delay);
         delay
     }
@@ -181,15 +183,13 @@ impl Campaign {
     /// Gives up the campaign. The store may have granted the lease, or may grant it later, without
     /// the candidate's knowledge. Then there would be no leader for a whole lease duration, so the
     /// lease is released.
-    pub(super) fn withdraw(&self, cx: &Context<'_>) -> Next {
-        if self.asked {
-            let sent = self.pending.sent();
-            Next::Release(Release {
-                stray_until: sent.map(|sent| sent + MIN_ATTEMPT),
-                ..Release::new(cx, self.lease_id, None)
-            })
-        } else {
-            Next::Withdrawn
+    pub(super) fn withdraw(&self, cx: &Context<'_>, unreleased: &mut Unreleased) {
+        // If an earlier lease is not released yet, its release is awaited.
+        if self.asked || !unreleased.is_none() {
+            unreleased.begin(Release {
+                stray_until: self.pending.sent().map(|sent| sent + MIN_ATTEMPT),
+                ..Release::of_campaign(cx, self.lease_id)
+            });
         }
     }
 
@@ -206,9 +206,8 @@ impl Campaign {
 
 /// Returns the delay before the next attempt after this number of failures in a row: a twentieth of
 /// the renew interval, doubled each time up to half of the interval, with jitter.
-pub(super) fn retry_delay(failures: u32, cx: &mut Context<'_>) -> Duration {
-    let delay = doubled_delay(failures, cx.timings);
-    cx.random.jitter(delay)
+pub(super) fn retry_delay(failures: u32, interval: Duration, cx: &mut Context<'_>) -> Duration {
+    cx.random.jitter(doubled_delay(failures, interval))
 }
 
 /// Returns the delay before the next attempt if a term ends after the time that is `left`, unless an
@@ -216,13 +215,13 @@ pub(super) fn retry_delay(failures: u32, cx: &mut Context<'_>) -> Duration {
 /// that is back shortly before the end is asked. It is never below a twentieth of the renew
 /// interval, so a store gets at most 20 attempts of a term in an interval.
 pub(super) fn retry_delay_within(left: Duration, failures: u32, cx: &mut Context<'_>) -> Duration {
-    let first = doubled_delay(1, cx.timings);
-    let delay = doubled_delay(failures, cx.timings).min((left / 6).max(first));
+    let interval = cx.timings.renew_interval();
+    let first = doubled_delay(1, interval);
+    let delay = doubled_delay(failures, interval).min((left / 6).max(first));
     cx.random.jitter(delay)
 }
 
-fn doubled_delay(failures: u32, timings: &Timings) -> Duration {
-    let interval = timings.renew_interval();
+fn doubled_delay(failures: u32, interval: Duration) -> Duration {
     let doubled = interval / 20 * 2_u32.saturating_pow(failures.saturating_sub(1).min(8));
     doubled.min(interval / 2)
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::Timings;
 use super::campaign::Campaign;
 use super::message::{Answer, LeaseEffect, Request};
-use super::release::Release;
+use super::release::{Release, Unreleased};
 use super::term::LeaseTerm;
 use crate::election::{ElectionMachine, EndReason, Output, Outputs, Standing, TaskEnd, TermEvent};
 use crate::lease::LeaseId;
@@ -16,6 +16,8 @@ use crate::{CandidateId, Epoch, Instant, Random};
 pub struct LeaseCandidate {
     timings: Timings,
     phase: Phase,
+    /// The lease of an earlier term or campaign.
+    unreleased: Unreleased,
     outputs: Outputs<LeaseEffect>,
     /// The number of the last request.
     attempts: u64,
@@ -29,8 +31,9 @@ enum Phase {
     Campaigning(Campaign),
     /// The phase from the beginning of a term until its task is gone.
     Leading(LeaseTerm),
-    /// The phase in which the lease is released; the task is gone, or there was none.
-    Releasing(Release),
+    /// The phase that waits for the release of the lease. The task of this term is gone; `None` if
+    /// there was no term.
+    Releasing(Option<(Epoch, EndReason)>),
 }
 
 /// The environment of one call: the arguments of the caller, and the part of the candidate that
@@ -114,7 +117,10 @@ impl Pending {
 pub(super) enum Next {
     Stay,
     Lead(LeaseTerm),
-    Release(Release),
+    /// The campaign goes on when this lease is released.
+    ReleaseFirst(Release),
+    /// The term has ended, and its end is reported when the lease is released.
+    Release(Release, Epoch, EndReason),
     Ended(Epoch, EndReason),
     Withdrawn,
     /// The campaign has failed permanently, and the failure was reported.
@@ -128,6 +134,7 @@ impl LeaseCandidate {
         Self {
             timings,
             phase: Phase::Idle,
+            unreleased: Unreleased::default(),
             outputs: Outputs::default(),
             attempts: 0,
             cooldown_until: Instant::default(),
@@ -148,7 +155,7 @@ impl LeaseCandidate {
     /// Command: send the next renewal now if it is due soon. It is for a driver that sends another
     /// renewal to the same store, so that one request can contain both.
     pub fn renew_early(&mut self, now: Instant, random: &mut dyn Random) {
-        if let (Phase::Leading(term), mut cx) = self.parts(now, random) {
+        if let (Phase::Leading(term), _, mut cx) = self.parts(now, random) {
             term.renew_early(&mut cx);
         }
     }
@@ -166,7 +173,7 @@ impl LeaseCandidate {
         &'a mut self,
         now: Instant,
         random: &'a mut dyn Random,
-    ) -> (&'a mut Phase, Context<'a>) {
+    ) -> (&'a mut Phase, &'a mut Unreleased, Context<'a>) {
         let context = Context::new(
             now,
             random,
@@ -174,7 +181,7 @@ impl LeaseCandidate {
             &mut self.outputs,
             &mut self.attempts,
         );
-        (&mut self.phase, context)
+        (&mut self.phase, &mut self.unreleased, context)
     }
 
     fn transition(&mut self, next: Next, now: Instant, random: &mut dyn Random) {
@@ -184,8 +191,13 @@ impl LeaseCandidate {
                 self.outputs.emit(TermEvent::Began(term.term.epoch));
                 self.phase = Phase::Leading(term);
             }
-            Next::Release(release) => {
-                self.phase = Phase::Releasing(release);
+            Next::ReleaseFirst(release) => {
+                self.unreleased.begin(release);
+                self.handle_timeout(now, random);
+            }
+            Next::Release(release, epoch, reason) => {
+                self.unreleased.begin(release);
+                self.phase = Phase::Releasing(Some((epoch, reason)));
                 self.handle_timeout(now, random);
             }
             Next::Ended(epoch, reason) => {
@@ -219,16 +231,16 @@ impl ElectionMachine for LeaseCandidate {
 
     /// Resigns. A leader renews until its task is gone, and then releases the lease.
     fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random) {
-        let (phase, cx) = self.parts(now, random);
-        let next = match phase {
-            Phase::Idle | Phase::Releasing(_) => Next::Stay,
-            Phase::Campaigning(campaign) => campaign.withdraw(&cx),
-            Phase::Leading(it) => {
-                it.term.resign(now, reason, cx.timings, cx.outputs);
-                Next::Stay
+        let (phase, unreleased, cx) = self.parts(now, random);
+        match phase {
+            Phase::Idle | Phase::Releasing(_) => {}
+            Phase::Campaigning(campaign) => {
+                campaign.withdraw(&cx, unreleased);
+                *phase = Phase::Releasing(None);
+                self.handle_timeout(now, random);
             }
-        };
-        self.transition(next, now, random);
+            Phase::Leading(it) => it.term.resign(now, reason, cx.timings, cx.outputs),
+        }
     }
 
     fn hand_over(&mut self, now: Instant, to: CandidateId) {
@@ -241,7 +253,7 @@ impl ElectionMachine for LeaseCandidate {
         // The time is checked first: if the term has passed already, a task that stops now has not
         // ended it.
         self.handle_timeout(now, random);
-        if let (Phase::Leading(term), mut cx) = self.parts(now, random) {
+        if let (Phase::Leading(term), _, mut cx) = self.parts(now, random) {
             let next = term.task_ended(&mut cx, end);
             self.transition(next, now, random);
         }
@@ -256,15 +268,18 @@ impl ElectionMachine for LeaseCandidate {
         // The time is checked first: an answer must not extend a term that ended before the answer
         // arrived.
         self.handle_timeout(now, random);
-        let (phase, mut cx) = self.parts(now, random);
+        let (phase, unreleased, mut cx) = self.parts(now, random);
+        if unreleased.handle_answer(&mut cx, attempt, &answer) {
+            // The end of the term or the next campaign has waited for this answer.
+            return self.handle_timeout(now, random);
+        }
         let next = match phase {
-            Phase::Idle => Next::Stay,
+            Phase::Idle | Phase::Releasing(_) => Next::Stay,
             Phase::Campaigning(campaign) => campaign.handle_answer(&mut cx, attempt, answer),
             Phase::Leading(term) => {
                 term.handle_answer(&mut cx, attempt, answer);
                 Next::Stay
             }
-            Phase::Releasing(release) => release.handle_answer(&mut cx, attempt, &answer),
         };
         self.transition(next, now, random);
     }
@@ -276,9 +291,12 @@ impl ElectionMachine for LeaseCandidate {
     }
 
     fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
-        let (phase, mut cx) = self.parts(now, random);
+        let (phase, unreleased, mut cx) = self.parts(now, random);
+        unreleased.handle_timeout(&mut cx);
         let next = match phase {
             Phase::Idle => Next::Stay,
+            // A fresh id would compete with the one that is not released.
+            Phase::Campaigning(_) if !unreleased.is_none() => Next::Stay,
             Phase::Campaigning(campaign) => {
                 campaign.handle_timeout(&mut cx);
                 Next::Stay
@@ -287,7 +305,9 @@ impl ElectionMachine for LeaseCandidate {
                 term.handle_timeout(&mut cx);
                 Next::Stay
             }
-            Phase::Releasing(release) => release.handle_timeout(&mut cx),
+            Phase::Releasing(_) if unreleased.is_awaited() => Next::Stay,
+            Phase::Releasing(None) => Next::Withdrawn,
+            Phase::Releasing(Some((epoch, reason))) => Next::Ended(*epoch, *reason),
         };
         self.transition(next, now, random);
     }
@@ -298,10 +318,9 @@ impl ElectionMachine for LeaseCandidate {
 
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
-            Phase::Idle => None,
-            Phase::Campaigning(campaign) => campaign.pending.due(),
+            Phase::Campaigning(campaign) if self.unreleased.is_none() => campaign.pending.due(),
             Phase::Leading(term) => Some(term.poll_timeout(&self.timings)),
-            Phase::Releasing(release) => Some(release.due()),
+            Phase::Idle | Phase::Campaigning(_) | Phase::Releasing(_) => self.unreleased.due(),
         }
     }
 
@@ -317,6 +336,13 @@ impl ElectionMachine for LeaseCandidate {
     fn stop_by(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Leading(it) => Some(it.term.abort_at(&self.timings)),
+            _ => None,
+        }
+    }
+
+    fn overrun_at(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Leading(it) => Some(it.term.overrun_at(&self.timings)),
             _ => None,
         }
     }

@@ -108,9 +108,11 @@ impl From<Result<Change, Rejection>> for Answer {
             Err(Rejection::IdMismatch | Rejection::NotHeld | Rejection::EpochPassed { .. }) => {
                 Self::Superseded
             }
-            Err(rejection @ (Rejection::EpochsExhausted | Rejection::EpochTooFarAhead { .. })) => {
-                Self::Refused(rejection.to_string())
-            }
+            Err(
+                rejection @ (Rejection::EpochsExhausted
+                | Rejection::EpochTooFarAhead { .. }
+                | Rejection::NotWaiting { .. }),
+            ) => Self::Refused(rejection.to_string()),
         }
     }
 }

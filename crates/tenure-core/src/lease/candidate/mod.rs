@@ -71,6 +71,7 @@ mod machine;
 pub use crate::election::{EndReason, Standing, TaskEnd};
 pub use machine::LeaseCandidate;
 pub use message::{Answer, LeaseEffect, Request};
+pub use release::{RELEASE_LIMIT, WITHDRAWAL_LIMIT};
 pub use timings::{MIN_RENEW_INTERVAL, TICK_INTERVAL, Timings, TimingsError, TimingsOptions};
 pub use voter::{HoldState, StoreVoter};
 

@@ -120,7 +120,8 @@ impl LeaseTerm {
             Answer::Released => {
                 let retrying = LeaseEffect::Retrying("renew: answered as a release".into());
                 cx.outputs.effect(retrying);
-                self.pending = Pending::At(cx.now + retry_delay(1, cx));
+                self.pending =
+                    Pending::At(cx.now + retry_delay(1, cx.timings.renew_interval(), cx));
             }
         }
     }
@@ -131,22 +132,24 @@ impl LeaseTerm {
             .lose(cx.now, reason, Some(ceiling), timings, outputs);
     }
 
-    /// Releases the lease after the task has ended, so that others may lead, unless the lease is
-    /// lost.
+    /// Releases the lease after the task has ended, so that others may lead, unless another
+    /// candidate holds it. A lease whose duration has passed is released, too: the store may have
+    /// prolonged it when it restarted.
     pub(super) fn task_ended(&mut self, cx: &mut Context<'_>, end: TaskEnd) -> Next {
         let reason = EndReason::of_task(end);
         self.term.begin_ending(cx.now, reason, cx.outputs);
         let (epoch, reason) = (self.term.epoch, self.term.reason());
         // The holder may release a lease that is breaking, so that others need not wait for its
         // end.
-        if reason == EndReason::Superseded || cx.now >= self.term.expires(cx.timings) {
+        if reason == EndReason::Superseded {
             return Next::Ended(epoch, reason);
         }
         let is_lost = self.term.lost;
-        Next::Release(Release {
+        let release = Release {
             successor: self.term.successor.take().filter(|_| !is_lost),
-            ..Release::new(cx, self.lease_id, Some((epoch, reason)))
-        })
+            ..Release::of_term(cx, self.lease_id, reason)
+        };
+        Next::Release(release, epoch, reason)
     }
 }
 

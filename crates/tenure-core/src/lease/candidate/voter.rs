@@ -21,7 +21,7 @@ use super::Timings;
 use super::campaign::{Campaign, retry_delay, retry_delay_within};
 use super::machine::{Context, Next, Pending};
 use super::message::{Answer, LeaseEffect, Request};
-use super::release::Release;
+use super::release::{Release, Unreleased};
 use super::term::{MIN_ATTEMPT, next_renewal};
 use crate::election::{EndReason, Output, Outputs};
 use crate::lease::LeaseId;
@@ -36,6 +36,8 @@ use core::time::Duration;
 pub struct StoreVoter {
     timings: Timings,
     phase: Phase,
+    /// The lease of an earlier term or request.
+    unreleased: Unreleased,
     outputs: Outputs<LeaseEffect>,
     attempts: u64,
     /// The time of the last answer of the store.
@@ -49,7 +51,6 @@ enum Phase {
     Idle,
     Asking(Campaign),
     Holding(Holding),
-    Releasing(Release),
 }
 
 /// The lease of a term that has begun, or that may begin.
@@ -89,6 +90,7 @@ impl StoreVoter {
         Self {
             timings,
             phase: Phase::Idle,
+            unreleased: Unreleased::default(),
             outputs: Outputs::default(),
             attempts: 0,
             heard: now,
@@ -99,7 +101,7 @@ impl StoreVoter {
     /// Command: ask for the lease, with at least this epoch. The request waits in the store if the
     /// lease is held. It binds nobody but the store.
     pub fn ask(&mut self, now: Instant, least: Epoch, random: &mut dyn Random) {
-        if matches!(self.phase, Phase::Idle) {
+        if self.is_idle() {
             let campaign = Campaign::new(now, random.lease_id(), Some(least));
             self.phase = Phase::Asking(campaign);
             self.handle_timeout(now, random);
@@ -130,16 +132,17 @@ impl StoreVoter {
 
     /// Command: give up the request or the lease, under which no term has begun.
     pub fn leave(&mut self, now: Instant, random: &mut dyn Random) {
-        let (phase, cx) = self.parts(now, random);
-        let next = match phase {
-            Phase::Idle | Phase::Releasing(_) => return,
-            Phase::Asking(campaign) => campaign.withdraw(&cx),
-            Phase::Holding(holding) => Next::Release(Release {
+        let (phase, unreleased, cx) = self.parts(now, random);
+        match phase {
+            Phase::Idle => return,
+            Phase::Asking(campaign) => campaign.withdraw(&cx, unreleased),
+            Phase::Holding(holding) => unreleased.begin(Release {
                 stray_until: holding.pending.sent().map(|sent| sent + MIN_ATTEMPT),
-                ..Release::new(&cx, holding.lease_id, None)
+                ..Release::of_campaign(&cx, holding.lease_id)
             }),
-        };
-        self.transition(next, now, random);
+        }
+        *phase = Phase::Idle;
+        self.handle_timeout(now, random);
     }
 
     /// Command: release the lease after the end of the term, in favour of a candidate if one is
@@ -152,37 +155,35 @@ impl StoreVoter {
         random: &mut dyn Random,
     ) {
         let silent = self.silent_since(now).is_some();
-        let (phase, cx) = self.parts(now, random);
+        let (phase, unreleased, cx) = self.parts(now, random);
         let Phase::Holding(holding) = phase else {
             return self.leave(now, random);
         };
-        let next = if holding.state != HoldState::Passed {
-            let term = Some((holding.epoch, reason));
-            let mut release = Release::new(&cx, holding.lease_id, term);
+        if holding.state != HoldState::Passed {
+            let mut release = Release::of_term(&cx, holding.lease_id, reason);
             // The members have released their promises already. A process that ends does not wait
             // long for a store that does not answer.
             if silent {
-                release.give_up_at = Release::new(&cx, holding.lease_id, None).give_up_at;
+                release.awaited_until = Release::of_campaign(&cx, holding.lease_id).awaited_until;
             }
             // A request to take the lease again must not arrive after the release.
             let stray = holding
                 .pending
                 .sent()
                 .filter(|_| holding.promised.is_none());
-            Next::Release(Release {
+            unreleased.begin(Release {
                 successor: successor.filter(|_| holding.promised.is_some()),
                 stray_until: stray.map(|sent| sent + MIN_ATTEMPT),
                 ..release
-            })
-        } else {
-            Next::Withdrawn
-        };
-        self.transition(next, now, random);
+            });
+        }
+        *phase = Phase::Idle;
+        self.handle_timeout(now, random);
     }
 
     /// Command: send the next renewal now if it is due soon.
     pub fn renew_early(&mut self, now: Instant, random: &mut dyn Random) {
-        if let (Phase::Holding(holding), mut cx) = self.parts(now, random) {
+        if let (Phase::Holding(holding), _, mut cx) = self.parts(now, random) {
             let soon = cx.now + cx.timings.renew_interval() / 4;
             if holding.promised.is_some() && holding.renewal_due().is_some_and(|due| due <= soon) {
                 holding.renew(&mut cx);
@@ -242,15 +243,19 @@ impl StoreVoter {
     /// Returns whether the store has answered the last request for the lease.
     pub(crate) fn is_answered(&self) -> bool {
         match &self.phase {
-            Phase::Asking(campaign) => self.heard >= campaign.started && !campaign.is_unanswered(),
+            Phase::Asking(campaign) => {
+                let is_asked = self.unreleased.is_none() && !campaign.is_unanswered();
+                self.heard >= campaign.started && is_asked
+            }
             _ => false,
         }
     }
 
-    /// Returns whether the candidate neither has the lease nor asks for it.
+    /// Returns whether the candidate neither has the lease nor asks for it, and waits for no
+    /// release.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Idle)
+        matches!(self.phase, Phase::Idle) && !self.unreleased.is_awaited()
     }
 
     /// Returns whether the candidate asks for the lease.
@@ -271,6 +276,8 @@ impl StoreVoter {
     /// Returns the time from which on the store counts as silent, unless an answer comes before.
     pub(crate) fn silent_from(&self) -> Option<Instant> {
         match &self.phase {
+            _ if self.unreleased.has_failed() => Some(self.heard),
+            _ if !self.unreleased.is_none() => Some(self.unreleased.sent()? + self.patience),
             Phase::Idle => None,
             Phase::Asking(campaign) if campaign.is_unanswered() => Some(self.heard),
             Phase::Asking(campaign) => {
@@ -279,8 +286,6 @@ impl StoreVoter {
             }
             Phase::Holding(holding) if holding.failures > 0 => Some(self.heard),
             Phase::Holding(holding) => Some(holding.pending.sent()? + self.patience),
-            Phase::Releasing(release) if release.failures > 0 => Some(self.heard),
-            Phase::Releasing(_) => None,
         }
     }
 
@@ -294,7 +299,11 @@ impl StoreVoter {
         if !matches!(answer, Answer::Unknown(_)) {
             self.heard = self.heard.max(now);
         }
-        let (phase, mut cx) = self.parts(now, random);
+        let (phase, unreleased, mut cx) = self.parts(now, random);
+        if unreleased.handle_answer(&mut cx, attempt, &answer) {
+            // The next request has waited for this answer.
+            return self.handle_timeout(now, random);
+        }
         let next = match phase {
             Phase::Idle => Next::Stay,
             Phase::Asking(campaign) => campaign.handle_answer(&mut cx, attempt, answer),
@@ -302,29 +311,25 @@ impl StoreVoter {
                 holding.handle_answer(&mut cx, attempt, answer);
                 Next::Stay
             }
-            Phase::Releasing(release) => release.handle_answer(&mut cx, attempt, &answer),
         };
         self.transition(next, now, random);
     }
 
     /// Input: time has passed.
     pub fn handle_timeout(&mut self, now: Instant, random: &mut dyn Random) {
-        let (phase, mut cx) = self.parts(now, random);
-        let next = match phase {
-            Phase::Idle => Next::Stay,
-            Phase::Asking(campaign) => {
-                campaign.handle_timeout(&mut cx);
-                Next::Stay
-            }
+        let (phase, unreleased, mut cx) = self.parts(now, random);
+        unreleased.handle_timeout(&mut cx);
+        match phase {
+            // A fresh id would compete with the one that is not released.
+            _ if !unreleased.is_none() => {}
+            Phase::Idle => {}
+            Phase::Asking(campaign) => campaign.handle_timeout(&mut cx),
             Phase::Holding(holding) => {
                 if holding.renewal_due().is_some_and(|due| cx.now >= due) {
                     holding.renew(&mut cx);
                 }
-                Next::Stay
             }
-            Phase::Releasing(release) => release.handle_timeout(&mut cx),
-        };
-        self.transition(next, now, random);
+        }
     }
 
     /// Output: the next effect or event; `None` if there is none.
@@ -336,10 +341,10 @@ impl StoreVoter {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
+            _ if !self.unreleased.is_none() => self.unreleased.due(),
             Phase::Idle => None,
             Phase::Asking(campaign) => campaign.pending.due(),
             Phase::Holding(holding) => holding.renewal_due(),
-            Phase::Releasing(release) => Some(release.due()),
         }
     }
 
@@ -347,7 +352,7 @@ impl StoreVoter {
         &'a mut self,
         now: Instant,
         random: &'a mut dyn Random,
-    ) -> (&'a mut Phase, Context<'a>) {
+    ) -> (&'a mut Phase, &'a mut Unreleased, Context<'a>) {
         let context = Context::new(
             now,
             random,
@@ -355,7 +360,7 @@ impl StoreVoter {
             &mut self.outputs,
             &mut self.attempts,
         );
-        (&mut self.phase, context)
+        (&mut self.phase, &mut self.unreleased, context)
     }
 
     fn transition(&mut self, next: Next, now: Instant, random: &mut dyn Random) {
@@ -374,11 +379,13 @@ impl StoreVoter {
                     stopped: false,
                 });
             }
-            Next::Release(release) => {
-                self.phase = Phase::Releasing(release);
+            Next::ReleaseFirst(release) => {
+                self.unreleased.begin(release);
                 self.handle_timeout(now, random);
             }
-            Next::Ended(..) | Next::Withdrawn | Next::Abandon => self.phase = Phase::Idle,
+            Next::Abandon => self.phase = Phase::Idle,
+            // These end a term, and a voter has none.
+            Next::Release(..) | Next::Ended(..) | Next::Withdrawn => {}
         }
     }
 }
@@ -446,7 +453,7 @@ impl Holding {
                 let delay = match end.filter(|end| cx.now < *end) {
                     Some(end) => retry_delay_within(end.since(cx.now), self.failures, cx),
                     // The term goes on without the store, so no attempt is urgent.
-                    None => retry_delay(self.failures, cx),
+                    None => retry_delay(self.failures, cx.timings.renew_interval(), cx),
                 };
                 self.pending = Pending::At(cx.now + delay);
                 cx.outputs.effect(LeaseEffect::Retrying(format!(
@@ -454,7 +461,8 @@ impl Holding {
                 )));
             }
             Answer::Released => {
-                self.pending = Pending::At(cx.now + retry_delay(1, cx));
+                self.pending =
+                    Pending::At(cx.now + retry_delay(1, cx.timings.renew_interval(), cx));
             }
         }
     }
@@ -465,7 +473,7 @@ impl Holding {
             self.renew(cx);
         } else {
             // The lease expired between two requests of this kind.
-            self.pending = Pending::At(cx.now + retry_delay(1, cx));
+            self.pending = Pending::At(cx.now + retry_delay(1, cx.timings.renew_interval(), cx));
         }
     }
 

@@ -15,6 +15,10 @@ use crate::{Epoch, Instant, UnixMillis};
 /// process. Two requests may have the same lease id.
 pub type RequestNumber = u64;
 
+/// The number of waiting candidates that the refusal of a hand-over names: enough for an election,
+/// and short enough for a line on a terminal.
+const NAMED_WAITERS: usize = 20;
+
 /// A lease's [`Record`] and the acquires that wait for it.
 ///
 /// `W` is the caller's handle for replying to a waiting request; the core only stores it.
@@ -181,6 +185,7 @@ impl<W> Lease<W> {
         now: Instant,
         rules: &Rules,
     ) -> Result<Applied, Rejection> {
+        self.check_successor(owner, operation, now, rules)?;
         let applied = apply_as(owner, &mut self.record, operation, now, rules)?;
         // `Verify` changes nothing, and its answer does not go to the holder.
         if !matches!(operation, Operation::Verify(_)) {
@@ -189,21 +194,65 @@ impl<W> Lease<W> {
         Ok(applied)
     }
 
+    /// Checks that the lease is handed over only to a candidate that waits, unless the hand-over is
+    /// forced. Otherwise a misspelt name would leave the lease without a holder for the whole time
+    /// of the reservation.
+    fn check_successor(
+        &self,
+        owner: Option<&Owner>,
+        operation: &Operation,
+        now: Instant,
+        rules: &Rules,
+    ) -> Result<(), Rejection> {
+        let (Operation::HandOver { to, forced, .. } | Operation::SwitchOver { to, forced, .. }) =
+            operation
+        else {
+            return Ok(());
+        };
+        let waits = self.queue.as_ref().is_some_and(|queue| queue.has(to, now));
+        if *forced || waits {
+            return Ok(());
+        }
+        // The refusals of the record come first: only the holder and operators learn who waits.
+        apply_as(owner, &mut self.record.clone(), operation, now, rules)?;
+        let mut waiting = self
+            .waiters()
+            .map(|(_, waiting)| waiting.request.holder.clone());
+        Err(Rejection::NotWaiting {
+            to: to.clone(),
+            waiting: waiting.by_ref().take(NAMED_WAITERS).collect(),
+            others: waiting.count(),
+        })
+    }
+
     /// Adds a request to the queue, behind all requests of its priority. A request with a lease id
     /// that already waits replaces the earlier request, which is returned, and keeps its position
-    /// if the priority is the same.
+    /// if the priority is the same. It also keeps the position of a request that has
+    /// [left](Self::leave) less than [`PLACE_KEPT_FOR`](super::PLACE_KEPT_FOR) ago.
     pub fn wait(&mut self, priority: Priority, waiting: Waiting<W>) -> Option<Waiting<W>> {
         let queue = self.queue.get_or_insert_default();
         queue.join(priority, waiting)
     }
 
-    /// Removes the request with this number from the queue. Returns `None` if it does not wait: it
-    /// was granted, or a later request with the same lease id has replaced it.
-    pub fn leave(&mut self, lease_id: LeaseId, number: RequestNumber) -> Option<Waiting<W>> {
+    /// Removes the request with this number from the queue, and keeps its place for
+    /// [`PLACE_KEPT_FOR`](super::PLACE_KEPT_FOR). Returns `None` if it does not wait: it was granted,
+    /// or a later request with the same lease id has replaced it.
+    pub fn leave(
+        &mut self,
+        lease_id: LeaseId,
+        number: RequestNumber,
+        now: Instant,
+    ) -> Option<Waiting<W>> {
         let queue = self.queue.as_mut()?;
-        let left = queue.leave(lease_id, |waiting| waiting.number == number);
+        queue.leave(lease_id, now, |waiting| waiting.number == number)
+    }
+
+    /// Frees the memory of places whose time is over. Returns the time at which the next one is
+    /// over. Calling it late only costs memory.
+    pub fn forget_places(&mut self, now: Instant) -> Option<Instant> {
+        let next = self.queue.as_mut()?.forget_places(now);
         self.drop_idle();
-        left
+        next
     }
 
     /// Removes every request for which `is_gone` returns `true` from the queue.

@@ -8,6 +8,7 @@
 
 mod identity;
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,17 +19,18 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
-use tracing::debug;
+use tenure_core::pem::{self, Block};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
 pub(super) use self::identity::{CERTIFICATE, SPIFFE};
 
 use super::caller::Admission;
+use super::failures::{AuthFailure, Refusal};
 use super::jwt::Identity;
+use super::refusal_log::CredentialNames;
 use super::secret::SecretHash;
 use super::source::{AccessSource, Version};
-use crate::pem;
 
 /// The maximum number of certificates in a client's chain, and the maximum number of their bytes.
 /// Clients without rights can send them, too: each connection keeps the certificates, and the
@@ -54,14 +56,14 @@ pub(crate) struct PresentedCertificate(Arc<Presented>);
 struct Presented {
     /// The client's own certificate, and the certificates between it and an authority.
     chain: Chain,
-    decided: Mutex<Decided>,
+    decided: Mutex<Option<Decided>>,
 }
 
-/// The caller with a certificate, by the rules of one generation.
-#[derive(Debug, Default)]
+/// The caller with a certificate, or the reason for its refusal, by the rules of one generation.
+#[derive(Debug)]
 struct Decided {
-    generation: Option<u64>,
-    admission: Option<Arc<Admission>>,
+    generation: u64,
+    admission: Result<Arc<Admission>, Refusal>,
 }
 
 /// A certificate that one of the authorities issued.
@@ -83,24 +85,29 @@ impl ClientAuthorities {
     }
 
     fn parse(pem: String) -> Result<Self, String> {
-        let certificates = pem::certificates(pem.as_bytes())?;
-        if certificates.is_empty() {
-            let reason = "there is no certificate in it; write PEM with the certificates of the \
-                          authorities, which begins with -----BEGIN CERTIFICATE-----";
-            return Err(reason.into());
-        }
+        let certificates = pem::authorities(pem.as_bytes()).map_err(|error| error.to_string())?;
         let mut roots = RootCertStore::empty();
-        for (number, certificate) in (1..).zip(certificates) {
-            let parsed = X509Certificate::from_der(&certificate);
+        for Block { line, der, .. } in certificates {
             // Certificates of clients come from an authority. The store's own certificate is not an
             // authority.
-            if parsed.is_ok_and(|(_, parsed)| !parsed.is_ca()) {
-                let reason = "is not that of an authority (CA); write the certificates of the \
-                              authorities that issue those of the clients";
-                return Err(format!("certificate {number} in it {reason}"));
+            if let Ok((_, parsed)) = X509Certificate::from_der(&der) {
+                let reason = if !parsed.is_ca() {
+                    "is not that of an authority (CA)"
+                } else if !may_sign(&parsed) {
+                    "must not sign certificates: its key usage is without keyCertSign"
+                } else {
+                    ""
+                };
+                if !reason.is_empty() {
+                    return Err(format!(
+                        "line {line}: the certificate {reason}; write the certificates of the \
+                         authorities that issue those of the clients"
+                    ));
+                }
             }
-            let added = roots.add(certificate);
-            added.map_err(|error| format!("certificate {number} in it can't be used ({error})"))?;
+            let added = roots.add(der.into());
+            added
+                .map_err(|error| format!("line {line}: the certificate can't be used ({error})"))?;
         }
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider).build();
@@ -130,27 +137,44 @@ impl ClientAuthorities {
         self: &Arc<Self>,
         chain: &Chain,
         now: SystemTime,
-    ) -> Option<VerifiedCertificate> {
-        let (own, between) = chain.split_first()?;
-        let since = now.duration_since(UNIX_EPOCH).ok()?;
-        let time = UnixTime::since_unix_epoch(since);
-        if let Err(error) = self.verifier.verify_client_cert(own, between, time) {
-            debug!(%error, "a client certificate is refused");
-            return None;
+    ) -> Result<VerifiedCertificate, Refusal> {
+        let unreadable = || AuthFailure::Unknown.because("it can't be read");
+        let (own, between) = chain.split_first().ok_or_else(unreadable)?;
+        let since = now.duration_since(UNIX_EPOCH);
+        let time = UnixTime::since_unix_epoch(since.unwrap_or_default());
+        // The verifier does not read the key usage of authorities, so they are left out here.
+        let signers = between.iter().filter(|certificate| {
+            X509Certificate::from_der(certificate).is_ok_and(|(_, parsed)| may_sign(&parsed))
+        });
+        let signers: Vec<_> = signers.cloned().collect();
+        if let Err(error) = self.verifier.verify_client_cert(own, &signers, time) {
+            let mut check: Cow<'static, str> = error.to_string().into();
+            if signers.len() < between.len() {
+                check += "; an intermediate certificate without keyCertSign does not count";
+            }
+            return Err(AuthFailure::Unknown.because(check));
         }
-        let (_, own) = X509Certificate::from_der(own).ok()?;
+        let (_, own) = X509Certificate::from_der(own).map_err(|_| unreadable())?;
         let Some(identity) = identity::of(&own) else {
-            debug!(subject = %own.subject(), "a client certificate has no identity");
-            return None;
+            return Err(AuthFailure::Unknown.because("it has no identity"));
         };
-        let end = u64::try_from(own.validity().not_after.timestamp()).ok()?;
-        Some(VerifiedCertificate {
+        let end = u64::try_from(own.validity().not_after.timestamp());
+        let end = end.ok().map(Duration::from_secs);
+        let end = end.and_then(|end| UNIX_EPOCH.checked_add(end));
+        Ok(VerifiedCertificate {
             identity,
-            expires: UNIX_EPOCH.checked_add(Duration::from_secs(end))?,
+            expires: end.ok_or_else(unreadable)?,
             chain: Arc::clone(chain),
             authorities: Arc::clone(self),
         })
     }
+}
+
+/// Returns whether the certificate allows its key to sign certificates (RFC 5280, section 4.2.1.3).
+/// A certificate without a key usage allows it.
+fn may_sign(certificate: &X509Certificate<'_>) -> bool {
+    let usage = certificate.key_usage();
+    usage.is_ok_and(|usage| usage.is_none_or(|usage| usage.value.key_cert_sign()))
 }
 
 impl VerifiedCertificate {
@@ -163,7 +187,7 @@ impl VerifiedCertificate {
         if Arc::ptr_eq(authorities, &self.authorities) {
             return Some(Arc::clone(self));
         }
-        authorities.verify(&self.chain, now).map(Arc::new)
+        authorities.verify(&self.chain, now).ok().map(Arc::new)
     }
 }
 
@@ -180,16 +204,38 @@ impl PresentedCertificate {
     pub(super) fn admission(
         &self,
         generation: u64,
-        decide: impl FnOnce(&Chain, Option<&Admission>) -> Option<Arc<Admission>>,
-    ) -> Option<Arc<Admission>> {
+        decide: impl FnOnce(&Chain, Option<&Admission>) -> Result<Arc<Admission>, Refusal>,
+    ) -> Result<Arc<Admission>, Refusal> {
         let presented = &*self.0;
         let decided = presented.decided.lock();
         let mut decided = decided.unwrap_or_else(PoisonError::into_inner);
-        if decided.generation != Some(generation) {
-            decided.admission = decide(&presented.chain, decided.admission.as_deref());
-            decided.generation = Some(generation);
+        if let Some(decided) = &*decided
+            && decided.generation == generation
+        {
+            return decided.admission.clone();
         }
-        decided.admission.clone()
+        let before = decided.as_ref();
+        let before = before.and_then(|before| before.admission.as_deref().ok());
+        let admission = decide(&presented.chain, before);
+        let now_decided = Decided {
+            generation,
+            admission,
+        };
+        decided.insert(now_decided).admission.clone()
+    }
+
+    /// Returns the names in the certificate, whether it is valid or not.
+    pub(super) fn names(&self) -> CredentialNames {
+        let own = self.0.chain.first();
+        let Some(Ok((_, own))) = own.map(|own| X509Certificate::from_der(own)) else {
+            return CredentialNames::default();
+        };
+        CredentialNames {
+            iss: Some(own.issuer().to_string()),
+            sub: Some(own.subject().to_string()),
+            kid: None,
+            id: Some(own.raw_serial_as_string()),
+        }
     }
 }
 

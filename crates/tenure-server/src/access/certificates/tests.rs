@@ -1,6 +1,8 @@
 //! Tests of identities in certificates, and of files of authorities.
 
-use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
+};
 
 use super::*;
 
@@ -88,7 +90,7 @@ fn a_name_that_is_not_well_formed_is_no_identity_and_no_other_name_replaces_it()
 #[test]
 fn a_handshake_takes_a_bounded_chain() {
     let mut params = CertificateParams::default();
-    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
     let authorities = ClientAuthorities::parse(authority.pem()).unwrap();
     let takes = |count: usize, bytes: usize| {
@@ -108,21 +110,86 @@ fn a_file_of_authorities_is_checked() {
     let own = CertificateParams::new(["store.lan".to_owned()]).unwrap();
     let own = own.self_signed(&key).unwrap().pem();
     let mut params = CertificateParams::default();
-    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = params.self_signed(&key).unwrap().pem();
     let parse = |text: &str| ClientAuthorities::parse(text.to_owned());
     parse(&authority).unwrap();
-    parse(&format!("{authority}{authority}")).unwrap();
+    parse(&format!("\u{feff}{authority}\u{feff}{authority}")).unwrap();
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let signs = params.self_signed(&key).unwrap().pem();
+    parse(&signs).unwrap();
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
+    let signs_not = params.self_signed(&key).unwrap().pem();
     let cut = authority.replace("-----END CERTIFICATE-----", "");
     let no_der = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let second = authority.lines().count() + 1;
     for (text, part) in [
         ("", "there is no certificate in it"),
-        (&*key.serialize_pem(), "there is no certificate in it"),
+        (&*key.serialize_pem(), "line 1: a block PRIVATE KEY"),
         (&*cut, "END"),
-        (no_der, "certificate 1 in it can't be used"),
-        (&*format!("{authority}{own}"), "certificate 2 in it is not"),
+        (no_der, "line 1: the certificate can't be used"),
+        (&*format!("# 1\n{no_der}"), "line 2: "),
+        (
+            &*format!("{authority} {authority}"),
+            &*format!("line {second}: "),
+        ),
+        (
+            &*format!("{authority}{own}"),
+            &*format!("line {second}: the certificate is not"),
+        ),
+        (
+            &*format!("{authority}{signs_not}"),
+            "must not sign certificates: its key usage is without keyCertSign",
+        ),
     ] {
         let error = parse(text).unwrap_err();
         assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn an_intermediate_authority_counts_only_if_its_key_may_sign_certificates() {
+    let key = || KeyPair::generate().unwrap();
+    let authority = |name: &str, usages: &[KeyUsagePurpose]| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = usages.to_vec();
+        params
+    };
+    let (root, root_key) = (authority("root", &[]), key());
+    let roots = root.self_signed(&root_key).unwrap().pem();
+    let roots = Arc::new(ClientAuthorities::parse(roots).unwrap());
+    let root = Issuer::new(root, root_key);
+    for (usages, is_accepted) in [
+        (&[][..], true),
+        (&[KeyUsagePurpose::KeyCertSign], true),
+        (
+            &[KeyUsagePurpose::CrlSign, KeyUsagePurpose::KeyCertSign],
+            true,
+        ),
+        (&[KeyUsagePurpose::CrlSign], false),
+        (&[KeyUsagePurpose::DigitalSignature], false),
+    ] {
+        let (between, between_key) = (authority("between", usages), key());
+        let between_der = between
+            .signed_by(&between_key, &root)
+            .unwrap()
+            .der()
+            .clone();
+        let between = Issuer::new(between, between_key);
+        let own = CertificateParams::new(["worker".to_owned()]).unwrap();
+        let own = own.signed_by(&key(), &between).unwrap().der().clone();
+        let verified = roots.verify(&[own, between_der].into(), SystemTime::now());
+        match verified {
+            Ok(verified) => assert!(is_accepted && &*verified.identity.text == "cert:worker"),
+            Err(refusal) => {
+                let check = refusal.check;
+                assert!(
+                    !is_accepted && check.contains("keyCertSign"),
+                    "{usages:?}: {check}"
+                );
+            }
+        }
     }
 }

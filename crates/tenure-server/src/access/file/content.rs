@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
-use tenure_core::Name;
+use tenure_core::{Name, file_path};
 use toml::Spanned;
 use toml::value::Datetime;
 
@@ -153,7 +153,7 @@ impl Content {
         let issuers = self.issuers()?;
         let mut authorities: Vec<&str> = issuers.iter().map(|issuer| &*issuer.name).collect();
         if let Some(table) = &self.certificates {
-            filled("ca_file", &table.ca_file)?;
+            path("ca_file", &table.ca_file)?;
             authorities.extend([SPIFFE, CERTIFICATE]);
         }
         let identity_rules = self
@@ -306,10 +306,10 @@ impl IssuerTable {
                 "a name has characters of a-z, 0-9 and -; k8s, azure, spiffe and cert are reserved";
             return Err(Wrong::new("name", &self.name, reason));
         }
-        let ca_file = self.ca_file.as_ref().map(|file| filled("ca_file", file));
-        let ca_file = ca_file.transpose()?.map(PathBuf::from);
+        let ca_file = self.ca_file.as_ref().map(|file| path("ca_file", file));
+        let ca_file = ca_file.transpose()?;
         let keys = match (&self.key_set_file, &self.key_set_url) {
-            (Some(file), None) => KeySource::File(filled("key_set_file", file)?.into()),
+            (Some(file), None) => KeySource::File(path("key_set_file", file)?),
             (None, Some(url)) if url.get_ref().starts_with("https://") => {
                 KeySource::Url(url.get_ref().clone(), ca_file)
             }
@@ -336,6 +336,12 @@ fn filled(key: &str, written: &Spanned<String>) -> Result<String, Wrong> {
         "" => Err(Wrong::new(key, written, "write a text that is not empty")),
         text => Ok(text.to_owned()),
     }
+}
+
+fn path(key: &str, written: &Spanned<String>) -> Result<PathBuf, Wrong> {
+    let path = filled(key, written)?;
+    file_path::check(&path).map_err(|error| Wrong::new(key, written, error))?;
+    Ok(path.into())
 }
 
 impl MatchTable {

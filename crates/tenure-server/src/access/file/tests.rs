@@ -198,6 +198,11 @@ fn an_issuer_has_keys_and_a_name_that_rules_use() {
             "3: name = \"ci\": the [[issuer]] needs key_set_file or key_set_url, and not both",
         ),
         (
+            issuer("ci", "key_set_file = \"~/keys.json\""),
+            "6: key_set_file = \"~/keys.json\": begins with ~, which only a shell replaces: write the whole \
+             path, or ./~ for a file with this name",
+        ),
+        (
             issuer("ci", &format!("{file}\n[[deny]]\nidentity = \"cd:x\"")),
             "8: identity = \"cd:x\": no [[issuer]] has the name \"cd\"",
         ),

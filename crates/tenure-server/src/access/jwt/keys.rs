@@ -7,8 +7,10 @@ use serde_json::Value;
 
 use crate::access::secret::SecretHash;
 
-/// A public key, and the only algorithm with which the key is used.
+/// A public key of an authority, and the only algorithm with which the key is used.
 pub(crate) struct Key {
+    /// The name, the issuer and the audience of the authority: a token counts only under these.
+    authority: Box<str>,
     jwk: Jwk,
     pub(super) algorithm: Algorithm,
     pub(super) decoding: DecodingKey,
@@ -22,7 +24,7 @@ struct KeySet {
 impl Key {
     /// Returns the key, if it can check signatures. A symmetric key is not used: every holder of
     /// the key that can check a token could also create tokens.
-    fn of(jwk: Jwk) -> Option<Self> {
+    fn of(jwk: Jwk, authority: &str) -> Option<Self> {
         let common = &jwk.common;
         if let Some(PublicKeyUse::Encryption | PublicKeyUse::Other(_)) = common.public_key_use {
             return None;
@@ -30,14 +32,15 @@ impl Key {
         Some(Self {
             algorithm: algorithm(&jwk)?,
             decoding: DecodingKey::from_jwk(&jwk).ok()?,
+            authority: authority.into(),
             jwk,
         })
     }
 
-    /// Returns a text that other keys do not have.
+    /// Returns a text that other keys, and the same key of another authority, do not have.
     pub(in crate::access) fn fingerprint(&self) -> String {
         let jwk = serde_json::to_string(&self.jwk).unwrap_or_default();
-        SecretHash::of(&jwk).to_string()
+        SecretHash::of(&format!("{}{jwk}", self.authority)).to_string()
     }
 
     /// Returns whether the key may have signed a token with this key id.
@@ -49,7 +52,7 @@ impl Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        self.jwk == other.jwk
+        self.authority == other.authority && self.jwk == other.jwk
     }
 }
 
@@ -59,12 +62,14 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// Returns the usable keys of a set. Other keys are ignored, as the standard requires: an authority
+/// Returns the usable keys of an authority's set. Other keys are ignored, as the standard requires: an authority
 /// may have keys for other uses, and keys of future kinds.
-pub(in crate::access) fn parse(key_set: &str) -> Result<Vec<Key>, String> {
+pub(in crate::access) fn parse(key_set: &str, authority: &str) -> Result<Vec<Key>, String> {
+    // Editors of Windows write a byte order mark, which JSON does not have.
+    let key_set = key_set.trim_start_matches('\u{feff}');
     let set: KeySet = serde_json::from_str(key_set).map_err(|error| error.to_string())?;
     let keys = set.keys.into_iter();
-    let keys = keys.filter_map(|key| Key::of(serde_json::from_value(key).ok()?));
+    let keys = keys.filter_map(|key| Key::of(serde_json::from_value(key).ok()?, authority));
     let keys: Vec<Key> = keys.collect();
     if keys.is_empty() {
         return Err("it has no public key of signatures".into());

@@ -6,11 +6,14 @@ mod keys;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jsonwebtoken::dangerous::insecure_decode;
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Validation, decode, decode_header};
-use serde::Deserialize;
+use jsonwebtoken::{TokenData, Validation, decode};
+use serde::{Deserialize, Deserializer};
 use tenure_core::Name;
 
+use super::failures::{AuthFailure, Refusal};
+use super::refusal_log::CredentialNames;
 use crate::metrics::ReloadStatus;
 
 pub(super) use self::keys::Key;
@@ -24,6 +27,13 @@ const MAX_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The maximum length of a token. A request with a longer token exceeds the default limit of its
 /// head.
 const MAX_TOKEN_LEN: usize = 16 * 1024;
+
+/// The maximum number of keys with which the signature of one token is checked: without a key id,
+/// every key of the set could have signed it.
+const MAX_TRIED_KEYS: usize = 10;
+
+/// The difference between the clocks of an authority and of the store that `nbf` may have.
+const LEEWAY: Duration = Duration::from_secs(60);
 
 /// The maximum length of an identity.
 pub(super) const MAX_IDENTITY_LEN: usize = 256;
@@ -99,8 +109,8 @@ pub(super) struct Verified {
 /// The reason why a token is refused. Only the log of the store contains the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JwtRefusal {
-    /// The token is not from this authority, or a claim is wrong.
-    Invalid,
+    /// The token is not from this authority, or a claim is wrong: the check that failed.
+    Invalid(&'static str),
     /// The token has expired.
     Expired,
     /// The access file denies the identity.
@@ -109,17 +119,56 @@ pub(super) enum JwtRefusal {
     UnknownKey,
 }
 
+/// The claims that are read before the signature is checked. They decide only which keys are tried,
+/// and what the log says.
+#[derive(Deserialize)]
+struct Unverified {
+    iss: Option<String>,
+    sub: Option<String>,
+}
+
 #[derive(Deserialize)]
 struct Claims {
     sub: String,
-    exp: u64,
+    exp: Option<Date>,
+    nbf: Option<Date>,
 }
 
-impl Claims {
-    fn is_over(&self, now: SystemTime) -> bool {
-        let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.exp <= since_1970.as_secs()
+/// A date: any JSON number of seconds since 1970 (RFC 7519, section 2), rounded down.
+struct Date(Duration);
+
+impl<'de> Deserialize<'de> for Date {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // The cast saturates.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = serde_json::Number::deserialize(deserializer)?;
+        let whole = number.as_u64();
+        let seconds = whole.or_else(|| Some(number.as_f64()?.floor() as u64));
+        Ok(Self(Duration::from_secs(seconds.unwrap_or_default())))
     }
+}
+
+impl From<JwtRefusal> for Refusal {
+    fn from(refusal: JwtRefusal) -> Self {
+        match refusal {
+            JwtRefusal::Invalid(check) => AuthFailure::Unknown.because(check),
+            JwtRefusal::Expired => AuthFailure::Expired.because("the claim exp is over"),
+            JwtRefusal::Denied => AuthFailure::Denied.because("the access file denies it"),
+            JwtRefusal::UnknownKey => {
+                AuthFailure::Unknown.because("the issuer has no key with this kid in force")
+            }
+        }
+    }
+}
+
+/// Returns the names in a token, whether it is valid or not.
+pub(super) fn names(token: &str) -> CredentialNames {
+    let read = insecure_decode::<Unverified>(token).ok();
+    read.map_or_else(CredentialNames::default, |token| CredentialNames {
+        iss: token.claims.iss,
+        sub: token.claims.sub,
+        kid: token.header.kid,
+        id: None,
+    })
 }
 
 impl Authority {
@@ -143,14 +192,18 @@ impl Authority {
     /// Puts other keys in force, and returns whether they differ. A key that remains is the same
     /// object, so that tokens that were checked with the key need no further check.
     pub(super) fn replace(&self, key_set: &str, issuer: Option<&str>) -> Result<bool, String> {
-        let parsed = keys::parse(key_set);
+        let Issuer {
+            name,
+            issuer: named,
+            audience,
+            ..
+        } = &self.issuer;
+        let parsed = keys::parse(key_set, &format!("{:?}", (name, named, issuer, audience)));
         self.fetch.record(parsed.is_ok());
         let parsed = parsed?;
         let mut present = self.keys.write().unwrap_or_else(PoisonError::into_inner);
-        let is_same_issuer = present.issuer.as_deref() == issuer;
         let keys = parsed.into_iter().map(|key| {
-            let mut known = present.keys.iter().filter(|_| is_same_issuer);
-            let known = known.find(|known| ***known == key).cloned();
+            let known = present.keys.iter().find(|known| ***known == key).cloned();
             known.unwrap_or_else(|| Arc::new(key))
         });
         let keys: Arc<[_]> = keys.collect();
@@ -188,49 +241,83 @@ impl Authority {
             return Err(JwtRefusal::UnknownKey);
         };
         if token.len() > MAX_TOKEN_LEN {
-            return Err(JwtRefusal::Invalid);
+            return Err(JwtRefusal::Invalid("it is longer than 16 KiB"));
         }
-        let header = decode_header(token).map_err(|_| JwtRefusal::Invalid)?;
+        let read = insecure_decode::<Unverified>(token);
+        let TokenData { header, claims } =
+            read.map_err(|_| JwtRefusal::Invalid("it is not a JSON web token"))?;
         if header.crit.is_some() {
             // A recipient that does not know these extensions must refuse the token (RFC 7515,
             // 4.1.11).
-            return Err(JwtRefusal::Invalid);
+            return Err(JwtRefusal::Invalid("its header has extensions (crit)"));
         }
-        let mut refusal = JwtRefusal::UnknownKey;
+        // The keys of other authorities are not tried, because a signature check is expensive.
+        if claims.iss.as_deref() != Some(issuer) {
+            return Err(JwtRefusal::Invalid("the claim iss is that of no issuer"));
+        }
+        let (mut refusal, mut tried) = (JwtRefusal::UnknownKey, 0);
         for key in keys.iter().filter(|key| key.is_for(header.kid.as_deref())) {
-            refusal = JwtRefusal::Invalid;
             // The key determines the algorithm, never the token: a public key must not be used as
             // the secret of another algorithm.
+            if key.algorithm != header.alg {
+                refusal = JwtRefusal::Invalid("its algorithm is not that of the key");
+                continue;
+            }
+            if tried == MAX_TRIED_KEYS {
+                let check = "ten keys that may have signed it have not; name the key by kid";
+                return Err(JwtRefusal::Invalid(check));
+            }
+            tried += 1;
             let mut validation = Validation::new(key.algorithm);
             validation.set_audience(&[&self.issuer.audience]);
             validation.set_issuer(&[issuer]);
-            validation.set_required_spec_claims(&["exp", "aud", "iss", "sub"]);
-            validation.validate_nbf = true;
+            validation.set_required_spec_claims(&["aud", "iss", "sub"]);
+            // `check` reads the dates, which may be fractions.
+            validation.validate_exp = false;
             match decode::<Claims>(token, &key.decoding, &validation) {
-                Ok(token) => {
-                    let verified = self.check(&token.claims, key, now);
-                    return verified.ok_or_else(|| match token.claims.is_over(now) {
-                        true => JwtRefusal::Expired,
-                        false => JwtRefusal::Invalid,
-                    });
-                }
-                Err(error) if *error.kind() == ErrorKind::ExpiredSignature => {
-                    refusal = JwtRefusal::Expired;
-                }
-                Err(_) => {}
+                Ok(token) => return self.check(&token.claims, key, now),
+                Err(error) => match claim_check(error.kind()) {
+                    Some(check) => return Err(JwtRefusal::Invalid(check)),
+                    None => {
+                        refusal = JwtRefusal::Invalid("the signature is not that of the key");
+                    }
+                },
             }
         }
         Err(refusal)
     }
 
-    fn check(&self, claims: &Claims, key: &Arc<Key>, now: SystemTime) -> Option<Verified> {
-        let expires = UNIX_EPOCH.checked_add(Duration::from_secs(claims.exp))?;
-        // The library accepts a token for some time after its end, because clocks differ. But the
-        // caller is shown this end, and everything that is open ends then.
-        let is_in_force = now < expires && expires <= now + MAX_LIFE;
-        let identity = self.identity(&claims.sub)?;
-        is_in_force.then(|| Verified {
-            identity,
+    fn check(
+        &self,
+        claims: &Claims,
+        key: &Arc<Key>,
+        now: SystemTime,
+    ) -> Result<Verified, JwtRefusal> {
+        let Some(Date(end)) = claims.exp else {
+            return Err(JwtRefusal::Invalid("it has no claim exp"));
+        };
+        let Some(expires) = UNIX_EPOCH.checked_add(end) else {
+            return Err(JwtRefusal::Invalid("the claim exp is not a date"));
+        };
+        // There is no leeway: the caller is shown this end, and everything that is open ends then.
+        if expires <= now {
+            return Err(JwtRefusal::Expired);
+        }
+        if expires > now + MAX_LIFE {
+            return Err(JwtRefusal::Invalid(
+                "the claim exp is more than 24 hours ahead",
+            ));
+        }
+        let is_early = |Date(begin): &Date| {
+            let begin = UNIX_EPOCH.checked_add(*begin);
+            begin.is_none_or(|begin| begin > now + LEEWAY)
+        };
+        if claims.nbf.as_ref().is_some_and(is_early) {
+            return Err(JwtRefusal::Invalid("the claim nbf is ahead"));
+        }
+        let identity = self.identity(&claims.sub);
+        Ok(Verified {
+            identity: identity.ok_or(JwtRefusal::Invalid("the claim sub is not a valid name"))?,
             expires,
             key: Arc::clone(key),
         })
@@ -248,6 +335,18 @@ impl Authority {
             });
         }
         Identity::of(&self.issuer.name, subject)
+    }
+}
+
+/// Returns the check of the claims that failed, after that of the signature has succeeded.
+const fn claim_check(kind: &ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::InvalidAudience => Some("the claim aud is not the audience of the issuer"),
+        ErrorKind::InvalidIssuer => Some("the claim iss is that of no issuer"),
+        ErrorKind::MissingRequiredClaim(_)
+        | ErrorKind::InvalidClaimFormat(_)
+        | ErrorKind::Json(_) => Some("a claim is missing, duplicate or of the wrong type"),
+        _ => None,
     }
 }
 

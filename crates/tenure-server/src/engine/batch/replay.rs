@@ -101,7 +101,7 @@ impl Replay {
         loaded.revision = self.revision;
         for change in self.changes.iter().flatten() {
             if let Content::Deleted(deleted) = &change.content {
-                loaded.floor = loaded.floor.max(deleted.last);
+                loaded.floors.raise(change.key.namespace(), deleted.last);
                 if !deleted.retired.is_empty() {
                     let retired = deleted.retired.clone();
                     loaded.deleted.push((change.key.clone(), retired));

@@ -26,6 +26,7 @@ fn stored(retired: &[u64]) -> Stored {
         duration: LeaseDuration::Infinite,
         lock_delay: Duration::ZERO,
         min_epoch: None,
+        by_operator: false,
         metadata: Metadata::new(),
     };
     let mut record = Record::default();
@@ -232,7 +233,10 @@ fn changes_before_a_deletion_need_no_row_that_the_deletion_removed() {
     loaded.revision = 11;
     let lacking = replay(&batches, &mut loaded).unwrap();
     assert!(loaded.leases.is_empty());
-    assert_eq!((loaded.revision, loaded.floor), (13, Epoch::new(9)));
+    assert_eq!(
+        (loaded.revision, loaded.floors.of_new("ns")),
+        (13, Epoch::new(9))
+    );
     assert_eq!(loaded.deleted.len(), 1);
     assert_eq!(lacking.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1]);
 }

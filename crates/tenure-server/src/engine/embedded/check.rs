@@ -6,7 +6,6 @@ use std::thread;
 use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension, Row};
-use tenure_core::Epoch;
 
 use super::backlog::Backlog;
 use super::folder::FORMAT;
@@ -17,6 +16,7 @@ use super::term_rows::{self, Segment};
 use super::{batch_log, deleted, documents, identity, rows};
 use crate::engine::batch::{COLUMNS, Columns, DecodeError, Replay, decode};
 use crate::engine::{LeaseList, Loaded, LoadedLease, OpenError};
+use crate::model::Floors;
 
 /// The content of a database that passed all checks.
 pub(super) struct Checked<L = LeaseList> {
@@ -113,12 +113,12 @@ fn read<L: Extend<LoadedLease>>(
         leases,
         deleted,
         revision: meta.revision,
-        floor: meta.floor,
+        floors: meta.floors.clone(),
         documents,
         store_id: Some(identity::read(connection)?),
     };
     let changes = replay.finish(&mut loaded).map_err(corrupt)?;
-    meta.floor = loaded.floor;
+    meta.floors.clone_from(&loaded.floors);
     let mut backlog = Backlog::default();
     backlog.is_first = true;
     for (batch, changes) in batches.iter().zip(&changes) {
@@ -159,18 +159,21 @@ fn read_lease(
 
 fn read_meta(connection: &Connection) -> rusqlite::Result<Meta> {
     let read = |row: &Row<'_>| {
-        let floor: Option<u64> = row.get(1)?;
+        let floors: String = row.get(1)?;
         let meta = Meta {
             revision: row.get(0)?,
-            floor: floor.and_then(Epoch::new),
+            floors: serde_json::from_str(&floors).unwrap_or_default(),
             row_count: row.get(2)?,
             digest: row.get(3)?,
         };
-        Ok((meta, row.get::<_, u32>(4)?))
+        // The checksum is over the text, so a text that is not valid was written by another program.
+        let is_valid = serde_json::from_str::<Floors>(&floors).is_ok();
+        let is_right = meta.crc(&floors) == row.get::<_, u32>(4)?;
+        Ok((is_valid && is_right).then_some(meta))
     };
     match connection.query_row(SELECT_META, [], read).optional()? {
-        Some((meta, crc)) if meta.crc() == crc => Ok(meta),
-        Some(_) => Err(corrupt(
+        Some(Some(meta)) => Ok(meta),
+        Some(None) => Err(corrupt(
             "the row with the totals does not match its checksum",
         )),
         None => Err(corrupt("the row with the totals is missing")),

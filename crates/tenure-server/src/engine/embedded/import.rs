@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use rusqlite::Connection;
-use tenure_core::Epoch;
 use tenure_core::lease::{LeaseId, Stored};
 
 use super::schema::{self, Meta, WRITE_LEASE};
 use super::{batch_log, deleted, rows, term_rows};
 use crate::engine::Batch;
 use crate::engine::batch::columns;
-use crate::model::{LeaseKey, StoreId, TermRecord};
+use crate::model::{Floors, LeaseKey, StoreId, TermRecord};
 
 /// A database that is being filled, in one transaction.
 ///
@@ -73,9 +72,12 @@ impl Import {
         batch_log::append(&self.connection, batch)
     }
 
-    /// Ends the transaction. No epoch up to `floor` may be granted again.
-    pub(in crate::engine) fn finish(self, floor: Option<Epoch>) -> rusqlite::Result<()> {
-        let meta = Meta { floor, ..self.meta };
+    /// Ends the transaction. No epoch up to its floor may be granted again.
+    pub(in crate::engine) fn finish(self, floors: Floors) -> rusqlite::Result<()> {
+        let meta = Meta {
+            floors,
+            ..self.meta
+        };
         meta.write(&self.connection)?;
         self.connection.execute_batch("COMMIT")
     }

@@ -47,7 +47,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
+use rusqlite::ffi::{SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_TRUNCATE, SQLITE_IOERR_WRITE};
 use rusqlite::{Connection, ErrorCode};
 use tracing::{error, warn};
 
@@ -59,13 +59,13 @@ use self::schema::Meta;
 use self::term_reader::TermReader;
 use super::wal::{self, Checkpoint};
 use super::{AppendError, Batch, Load, Loaded, LoadedLease, Log, OpenError, Progress, TermHistory};
+use crate::disk_full::is_at_limit;
+use crate::clock;
 use crate::model::{ChangeSet, Content};
 
 pub(super) use backup_file::BackupFile;
 pub(super) use import::Import;
-#[cfg(test)]
-pub(super) use restore::EPOCHS_LEFT;
-pub(super) use restore::{Examined, REVISIONS_AHEAD, far_above};
+pub(super) use restore::{Examined, REVISIONS_AHEAD};
 
 pub use backup::{BackupError, Contents, Existing, backup, final_backup};
 pub use restore::{RestoreError, Restored, forget_restore, restore, restore_note};
@@ -154,7 +154,9 @@ impl Log for Embedded {
         let mut count = 0;
         for change in sets.iter().flat_map(|set| &set.changes) {
             if let Content::Deleted(deleted) = &change.content {
-                self.meta.floor = self.meta.floor.max(deleted.last);
+                let floors = &mut self.meta.floors;
+                floors.raise(change.key.namespace(), deleted.last);
+                floors.merge_passed(clock::wall());
             }
             let (key, term) = (&change.key, change.term.as_deref());
             self.backlog
@@ -194,7 +196,7 @@ impl Log for Embedded {
         self.reader.close();
         let closed = self.write_slice(usize::MAX).and_then(|_| {
             wal::checkpoint(&self.connection, Checkpoint::Truncate)
-                .map_err(|error| classify(&error))
+                .map_err(|error| self.classify(&error))
         });
         match closed {
             Ok(true) => self.running.remove(),
@@ -319,7 +321,7 @@ impl Embedded {
         self.wal_pages = 0;
         self.wal_is_new = true;
         let moved = wal::checkpoint(&self.connection, Checkpoint::Passive);
-        match moved.map_err(|error| classify(&error)) {
+        match moved.map_err(|error| self.classify(&error)) {
             // The write-ahead log still has everything. It grows until a later attempt succeeds.
             Err(error) if error.is_transient() => {
                 warn!(%error, "the write-ahead log was not moved into the database");
@@ -346,7 +348,7 @@ impl Embedded {
             // result of the call shows that. Then nothing may be written, because it would precede
             // these frames.
             let is_empty = wal::checkpoint(&self.connection, Checkpoint::Truncate);
-            if !is_empty.map_err(|error| classify(&error))? {
+            if !is_empty.map_err(|error| self.classify(&error))? {
                 return Err(AppendError::Busy(
                     "another program reads the database".into(),
                 ));
@@ -358,7 +360,7 @@ impl Embedded {
             self.has_leftovers = true;
             // Nothing may be written unless the failed transaction has ended.
             match self.connection.is_autocommit() {
-                true => classify(&error),
+                true => self.classify(&error),
                 false => AppendError::Unknown(error.to_string()),
             }
         })
@@ -393,6 +395,11 @@ impl Embedded {
         }
     }
 
+    fn classify(&self, error: &rusqlite::Error) -> AppendError {
+        let files = [&self.database, &wal::log_of(&self.database)];
+        classify(error, files.into_iter().any(|file| is_at_limit(file)))
+    }
+
     fn failed(&self, error: &dyn std::fmt::Display) -> OpenError {
         OpenError::Database {
             path: self.database.clone(),
@@ -401,14 +408,27 @@ impl Embedded {
     }
 }
 
-/// Classifies an error. An error that is not known to be harmless leaves the outcome unknown.
-fn classify(error: &rusqlite::Error) -> AppendError {
+/// Classifies an error. An error that is not known to be harmless leaves the outcome unknown. With
+/// `at_limit`, a file has the greatest size that the process may give it.
+fn classify(error: &rusqlite::Error, at_limit: bool) -> AppendError {
     let detail = error.to_string();
     match error.sqlite_error() {
         Some(error) if error.code == ErrorCode::DiskFull => AppendError::DiskFull(detail),
         // The index of the write-ahead log could not grow. SQLite rebuilds it whenever it is
         // missing, so nothing important was lost.
         Some(error) if error.extended_code == SQLITE_IOERR_SHMSIZE => AppendError::DiskFull(detail),
+        // SQLite reports this one reason why a file can't grow as an error of the disk.
+        Some(error)
+            if at_limit
+                && matches!(
+                    error.extended_code,
+                    SQLITE_IOERR_WRITE | SQLITE_IOERR_TRUNCATE
+                ) =>
+        {
+            AppendError::DiskFull(format!(
+                "a file has the greatest size that this process may give it (ulimit -f, LimitFSIZE=): {detail}"
+            ))
+        }
         Some(error)
             if matches!(
                 error.code,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 use tempfile::NamedTempFile;
-use tenure_core::{Epoch, UnixMillis};
+use tenure_core::Epoch;
 
 use super::backup::Contents;
 use super::backup_file::apply_batches;
@@ -19,16 +19,7 @@ use super::schema::{self, Meta};
 use super::{check, final_mark, term_rows};
 use crate::clock;
 use crate::engine::{LeaseList, Loaded, OpenError, RecoverError, wal};
-use crate::model::{LeaseKey, TermRecord};
-
-/// The distance by which epochs continue above the clock and above everything in the backup: one
-/// day in milliseconds, the unit of epochs. The clock of the lost store may have been ahead of this
-/// machine's clock, and a day is more than the error of a wrong time zone.
-const EPOCHS_AHEAD: u64 = 24 * 60 * 60 * 1000;
-
-/// The number of epochs that a restored store must have left to be useful: more than it grants in
-/// years, and a day for each of a thousand further restores.
-pub(in crate::engine) const EPOCHS_LEFT: u64 = 1000 * EPOCHS_AHEAD;
+use crate::model::{Floors, LeaseKey, TermRecord};
 
 /// The distance by which revisions continue above those of the backup: more changes than a store
 /// makes in years.
@@ -119,8 +110,9 @@ pub enum RestoreError {
 ///
 /// Leases are restored as they were when the backup was taken. As at every start, held leases count
 /// as renewed when the store starts. Every later grant of any lease has an epoch above all epochs
-/// that the lost store can have granted, provided that its wall clock was at most a day ahead of
-/// this machine's. Revisions continue far above those of the backup.
+/// that the lost store can have granted for it, provided that its wall clock was at most a day ahead
+/// of this machine's, and that since the backup no request has raised an epoch of that lease by more
+/// than 30 days. Revisions continue far above those of the backup.
 ///
 /// **The backup does not know terms that began after it was taken.** Make sure that the old store
 /// is stopped. Start the restored one only after the longest lease duration in use has passed since
@@ -232,7 +224,7 @@ fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
     let next = examined.next(backup)?;
     let raised = Meta {
         revision: next.revision,
-        floor: next.floor,
+        floors: next.floors,
         ..examined.meta
     };
     raised.write(&examined.connection).map_err(broken)?;
@@ -257,8 +249,8 @@ pub(in crate::engine) struct Examined {
 pub(in crate::engine) struct Next {
     /// All changes have a greater revision.
     pub(in crate::engine) revision: u64,
-    /// No epoch up to this one is granted.
-    pub(in crate::engine) floor: Option<Epoch>,
+    /// No epoch up to its floor is granted.
+    pub(in crate::engine) floors: Floors,
     /// The same for people.
     pub(in crate::engine) restored: Restored,
 }
@@ -304,28 +296,29 @@ impl Examined {
 
     /// Returns the position at which a store that is restored from this backup goes on.
     pub(in crate::engine) fn next(&self, backup: &Path) -> Result<Next, RestoreError> {
-        let last = self.loaded.last_epoch();
-        let (revision, floor) = match self.is_final {
-            true => (self.loaded.revision, self.loaded.floor),
+        let loaded = &self.loaded;
+        let (revision, floors, above) = match self.is_final {
+            true => (loaded.revision, loaded.floors.clone(), loaded.last_epoch()),
             false => {
-                let floor = far_above(last, clock::wall());
-                let floor = floor.ok_or_else(|| RestoreError::EpochsUsedUp {
+                let floors = loaded.restored_floors();
+                let floors = floors.map_err(|last| RestoreError::EpochsUsedUp {
                     path: backup.to_owned(),
-                    last: last.map_or(0, Epoch::get),
+                    last: last.get(),
                 })?;
-                let revision = self.loaded.revision.saturating_add(REVISIONS_AHEAD);
-                (revision, Some(floor))
+                let revision = loaded.revision.saturating_add(REVISIONS_AHEAD);
+                let above = floors.of_all();
+                (revision, floors, above)
             }
         };
         let restored = Restored {
             contents: self.contents.clone(),
             is_final: self.is_final,
-            epochs_above: last.max(floor).map_or(0, Epoch::get),
+            epochs_above: above.map_or(0, Epoch::get),
             revisions_above: revision,
         };
         Ok(Next {
             revision,
-            floor,
+            floors,
             restored,
         })
     }
@@ -350,12 +343,4 @@ impl Examined {
         }
         Ok(())
     }
-}
-
-/// Returns an epoch above all epochs that a store can have granted until now, if its last epoch in
-/// the backup was `last`. Returns `None` if too few epochs are left above that.
-pub(in crate::engine) fn far_above(last: Option<Epoch>, wall: UnixMillis) -> Option<Epoch> {
-    let last = last.map_or(0, Epoch::get);
-    let floor = last.max(wall.get()).saturating_add(EPOCHS_AHEAD);
-    Epoch::new(floor).filter(|floor| floor.get() <= Epoch::MAX.get() - EPOCHS_LEFT)
 }

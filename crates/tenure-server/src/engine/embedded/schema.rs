@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, params};
-use tenure_core::Epoch;
 
 use super::folder::{FORMAT, private};
 use super::{batch_log, deleted, documents, identity, term_rows};
 use crate::engine::OpenError;
-use crate::model::StoreId;
+use crate::model::{Floors, StoreId};
 use crate::random::OsRandom;
 
 /// "tenr": the application id in the header of the database.
@@ -44,7 +43,7 @@ const TABLES: &str = "
     CREATE TABLE meta (
         id INTEGER PRIMARY KEY CHECK (id = 1),
         revision INTEGER NOT NULL,
-        floor INTEGER,
+        floors TEXT NOT NULL,
         row_count INTEGER NOT NULL,
         digest INTEGER NOT NULL,
         crc INTEGER NOT NULL
@@ -107,10 +106,10 @@ pub(super) const SELECT_LEASE_CRC: &str =
 pub(super) const DELETE_LEASE: &str = "DELETE FROM lease_rows WHERE namespace = ?1 AND lease = ?2";
 
 pub(super) const SELECT_META: &str =
-    "SELECT revision, floor, row_count, digest, crc FROM meta WHERE id = 1";
+    "SELECT revision, floors, row_count, digest, crc FROM meta WHERE id = 1";
 
 const UPDATE_META: &str = "
-    INSERT OR REPLACE INTO meta (id, revision, floor, row_count, digest, crc)
+    INSERT OR REPLACE INTO meta (id, revision, floors, row_count, digest, crc)
     VALUES (1, ?1, ?2, ?3, ?4, ?5)";
 
 /// The row with the totals of all tables.
@@ -118,9 +117,8 @@ const UPDATE_META: &str = "
 pub(super) struct Meta {
     /// The tables contain all changes up to this revision, and later changes of some leases.
     pub(super) revision: u64,
-    /// No epoch up to this one may be granted again. It is the greatest epoch that was deleted with
-    /// its lease, or the epoch that a restore set.
-    pub(super) floor: Option<Epoch>,
+    /// The floors of deleted leases, and those that a restore set; in JSON.
+    pub(super) floors: Floors,
     /// The number of rows in the tables, without this row and the batches.
     pub(super) row_count: u64,
     /// The exclusive or of the checksums of these rows.
@@ -140,11 +138,10 @@ impl Meta {
         self.row_count = self.row_count.saturating_sub(1);
     }
 
-    pub(super) fn crc(&self) -> u32 {
+    pub(super) fn crc(&self, floors: &str) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&self.revision.to_le_bytes());
-        let floor = self.floor.map_or(u64::MAX, Epoch::get);
-        hasher.update(&floor.to_le_bytes());
+        hasher.update(floors.as_bytes());
         hasher.update(&self.row_count.to_le_bytes());
         hasher.update(&self.digest.to_le_bytes());
         hasher.finalize()
@@ -152,9 +149,10 @@ impl Meta {
 
     pub(super) fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
         let mut update = connection.prepare_cached(UPDATE_META)?;
-        let floor = self.floor.map(Epoch::get);
-        let (rows, crc) = (self.row_count, self.crc());
-        update.execute(params![self.revision, floor, rows, self.digest, crc])?;
+        // Names and numbers always have a form in JSON.
+        let floors = serde_json::to_string(&self.floors).unwrap_or_default();
+        let (rows, crc) = (self.row_count, self.crc(&floors));
+        update.execute(params![self.revision, floors, rows, self.digest, crc])?;
         Ok(())
     }
 }

@@ -1,11 +1,12 @@
 //! The HTTP client of a connection, with the certificates in its files.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Identity, Url};
+use tenure_core::pem::{self, PemError};
 
 use crate::config::EtcdConfig;
 use crate::engine::certificates::CertificateNames;
@@ -17,20 +18,25 @@ const MOST_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 /// The contents of the files with certificates.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Certificates {
-    authorities: Option<Vec<u8>>,
-    /// The certificate of this client and its key, one after the other.
+    authorities: Option<Vec<Vec<u8>>>,
+    /// The certificate of this client and its key, one after the other, as PEM.
     identity: Option<Vec<u8>>,
 }
 
 impl Certificates {
     pub(super) fn read(config: &EtcdConfig) -> Result<Self, LogError> {
-        let read_optional = |key, path: &Option<PathBuf>| match path {
-            Some(path) => read(key, path).map(Some),
-            None => Ok(None),
-        };
-        let authorities = read_optional("etcd.ca_file", &config.ca_file)?;
-        let certificate = read_optional("etcd.certificate", &config.certificate)?;
-        let key = read_optional("etcd.key", &config.key)?;
+        let authorities = read_pem("etcd.ca_file", config.ca_file.as_deref(), |text| {
+            let authorities = pem::authorities(text)?;
+            Ok(authorities.into_iter().map(|block| block.der).collect())
+        })?;
+        let certificate = read_pem("etcd.certificate", config.certificate.as_deref(), |text| {
+            let chain = pem::chain(text)?;
+            let texts: Vec<&[u8]> = chain.into_iter().map(|block| block.text).collect();
+            Ok(texts.join(&b'\n'))
+        })?;
+        let key = read_pem("etcd.key", config.key.as_deref(), |text| {
+            Ok(pem::key(text)?.text.to_owned())
+        })?;
         let identity = match (certificate, key) {
             (Some(mut pem), Some(key)) => {
                 pem.push(b'\n');
@@ -67,13 +73,11 @@ impl Certificates {
             .tcp_nodelay(true)
             .tcp_keepalive(Duration::from_secs(5))
             .pool_idle_timeout(Duration::from_secs(60));
-        if let Some(pem) = &self.authorities {
-            let authorities = Certificate::from_pem_bundle(pem)
-                .ok()
-                .filter(|authorities| !authorities.is_empty());
-            let authorities = authorities.ok_or_else(|| {
-                misconfigured("etcd.ca_file contains no certificate in PEM: copy it again")
-            })?;
+        if let Some(authorities) = &self.authorities {
+            // The conversion can't fail: the client parses the certificates.
+            let authorities = authorities
+                .iter()
+                .flat_map(|der| Certificate::from_der(der));
             client = client.tls_certs_only(authorities);
         } else if !uses_tls {
             // Plain http must work on a system without certificates of authorities.
@@ -116,6 +120,22 @@ pub(super) fn endpoint(text: &str) -> Result<String, LogError> {
         ))
     })?;
     Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
+/// Reads a file with certificates, if the key names one.
+fn read_pem<T>(
+    key: &str,
+    path: Option<&Path>,
+    parse: impl FnOnce(&[u8]) -> Result<T, PemError>,
+) -> Result<Option<T>, LogError> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    let parsed = parse(&read(key, path)?);
+    parsed.map(Some).map_err(|error| {
+        let path = path.display();
+        misconfigured(&format!("can't use {path} ({key}): {error}"))
+    })
 }
 
 pub(super) fn read(key: &str, path: &Path) -> Result<Vec<u8>, LogError> {

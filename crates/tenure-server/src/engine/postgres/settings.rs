@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tenure_core::file_path;
 use tokio_postgres::Config;
 use tokio_postgres::config::{ChannelBinding, Host, SslMode, SslNegotiation, TargetSessionAttrs};
 
@@ -144,11 +145,11 @@ impl Draft {
             "sslrootcert" => {
                 self.root_certificate = Some(match value {
                     "system" => RootCertificate::System,
-                    path => RootCertificate::File(path.into()),
+                    _ => RootCertificate::File(path(key, value)?),
                 });
             }
-            "sslcert" => self.certificate = Some(value.into()),
-            "sslkey" => self.key = Some(value.into()),
+            "sslcert" => self.certificate = Some(path(key, value)?),
+            "sslkey" => self.key = Some(path(key, value)?),
             // Each new connection asks the server whether it accepts writes.
             "target_session_attrs" if ["any", "primary", "read-write"].contains(&value) => {}
             "target_session_attrs" => {
@@ -282,6 +283,11 @@ fn is_local(config: &Config) -> bool {
     }
 }
 
+fn path(key: &str, value: &str) -> Result<PathBuf, String> {
+    file_path::check(value).map_err(|error| format!("the value of {key} {error}"))?;
+    Ok(value.into())
+}
+
 fn number(key: &str, value: &str) -> Result<u64, String> {
     value.parse().map_err(|_| invalid(key, "a whole number"))
 }
@@ -371,6 +377,18 @@ mod tests {
         }
         let settings = parse("host=::1 user=u password=secret").unwrap();
         assert!(!format!("{settings:?}").contains("secret"));
+    }
+
+    #[test]
+    fn a_certificate_file_is_a_path() {
+        for key in ["sslrootcert", "sslcert", "sslkey"] {
+            let error = parse(&format!("host=a user=u sslmode=verify-full {key}=~/a.pem"));
+            let error = error.unwrap_err();
+            assert!(
+                error.contains(key) && error.contains("whole path"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

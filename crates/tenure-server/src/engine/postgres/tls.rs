@@ -7,15 +7,14 @@ use std::sync::{Arc, OnceLock};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
+use tenure_core::pem::{self, Block, PemError};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::settings::{Encryption, RootCertificate, Settings};
-use crate::pem;
 
 /// Returns the connector for these settings. `ca_file` is used if the connection string names no
 /// authorities.
@@ -37,9 +36,12 @@ pub(super) fn connector(
     let config = match &settings.client_certificate {
         None => builder.with_no_client_auth(),
         Some((certificate, key)) => {
-            let chain = certificates(certificate)?;
-            let secret = PrivateKeyDer::from_pem_slice(&read(key)?)
-                .map_err(|error| format!("{}: {}", key.display(), pem::garbled(&error)))?;
+            let chain = certificates(certificate, pem::chain)?;
+            let wrong = |reason: String| format!("{}: {reason}", key.display());
+            let secret = read(key)?;
+            let secret = pem::key(&secret).map_err(|error| wrong(error.to_string()))?;
+            let secret = PrivateKeyDer::try_from(secret.der);
+            let secret = secret.map_err(|error| wrong(error.into()))?;
             let config = builder.with_client_auth_cert(chain, secret);
             config.map_err(|error| format!("{}: {error}", certificate.display()))?
         }
@@ -68,7 +70,7 @@ fn verifier(
     let mut roots = RootCertStore::empty();
     match file {
         Some(path) => {
-            for certificate in certificates(path)? {
+            for certificate in certificates(path, pem::authorities)? {
                 let added = roots.add(certificate);
                 added.map_err(|error| format!("{}: {error}", path.display()))?;
             }
@@ -98,9 +100,13 @@ fn verifier(
     })
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certificates = pem::certificates(&read(path)?);
-    certificates.map_err(|error| format!("{}: {error}", path.display()))
+fn certificates(
+    path: &Path,
+    parse: fn(&[u8]) -> Result<Vec<Block<'_>>, PemError>,
+) -> Result<Vec<CertificateDer<'static>>, String> {
+    let text = read(path)?;
+    let blocks = parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(blocks.into_iter().map(|block| block.der.into()).collect())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {

@@ -175,7 +175,7 @@ impl<'a> LogCopy<'a> {
         if last.content.store != before.store {
             return Err(Failed::NotWhole("another store was restored there".into()));
         }
-        let finished = copy.import.finish(last.content.floor);
+        let finished = copy.import.finish(last.content.floors.clone());
         finished.map_err(|error| copy.file.failed(&error))?;
         Ok(last.content)
     }

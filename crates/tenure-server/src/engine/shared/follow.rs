@@ -22,7 +22,7 @@ use super::stop::Stop;
 use crate::clock;
 use crate::config::{ClusterAccess, ClusterConfig};
 use crate::engine::{AppendError, Loaded, first_revision};
-use crate::model::StoreId;
+use crate::model::{Floors, StoreId};
 use crate::random::OsRandom;
 
 /// The number of copies that begin again, one after the other, before the log says so. A copy may
@@ -504,7 +504,7 @@ pub(super) fn first_content() -> ContentRecord {
     ContentRecord {
         store: StoreId::random(&mut OsRandom),
         revision,
-        floor: None,
+        floors: Floors::default(),
         placed: 0,
         placed_revision: revision,
         kept: 0,

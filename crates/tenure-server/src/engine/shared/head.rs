@@ -9,7 +9,7 @@ use tenure_core::time::millis;
 use tenure_core::{Epoch, UnixMillis};
 
 use crate::clock;
-use crate::model::StoreId;
+use crate::model::{Floors, StoreId};
 
 /// The format of the log that this version writes and reads.
 pub(super) const FORMAT: u32 = 1;
@@ -38,8 +38,8 @@ pub(super) struct ContentRecord {
     pub(super) store: StoreId,
     /// The revision of the last change.
     pub(super) revision: u64,
-    /// No epoch up to this one may be granted again.
-    pub(super) floor: Option<Epoch>,
+    /// The floors of deleted leases, and those that a restore set.
+    pub(super) floors: Floors,
     /// All batches up to this sequence number are in their places.
     pub(super) placed: u64,
     /// The revision of the last batch among them.
@@ -122,7 +122,10 @@ struct Json {
     #[serde(default, skip_serializing_if = "is_zero")]
     undone: u64,
     revision: u64,
+    /// The greatest floor, for servers that do not know `floors`. They apply it to all leases.
     floor: Option<Epoch>,
+    #[serde(default)]
+    floors: Option<Floors>,
     placed: u64,
     placed_revision: u64,
     kept: u64,
@@ -179,7 +182,8 @@ impl HeadRecord {
             sequence: head.sequence,
             undone: head.undone,
             revision: content.revision,
-            floor: content.floor,
+            floor: content.floors.greatest(),
+            floors: Some(content.floors.clone()),
             placed: content.placed,
             placed_revision: content.placed_revision,
             kept: content.kept,
@@ -240,7 +244,9 @@ impl HeadRecord {
             content: ContentRecord {
                 store: StoreId::parse(&json.store).ok_or_else(|| field("store"))?,
                 revision: json.revision,
-                floor: json.floor,
+                floors: json
+                    .floors
+                    .unwrap_or_else(|| Floors::of_all_leases(json.floor)),
                 placed: json.placed,
                 placed_revision: json.placed_revision,
                 kept: json.kept,
@@ -300,7 +306,7 @@ mod tests {
             content: ContentRecord {
                 store: StoreId::parse(&"a1".repeat(16)).unwrap(),
                 revision: 90,
-                floor: Epoch::new(5),
+                floors: Floors::of_all_leases(Epoch::new(5)),
                 placed: 1_100,
                 placed_revision: 80,
                 kept: 1_000,
@@ -326,8 +332,10 @@ mod tests {
             HeadState::Retired,
         ] {
             let mut head = record(state);
-            for floor in [None, Epoch::new(5)] {
-                head.content.floor = floor;
+            let mut raised = Floors::of_all_leases(Epoch::new(5));
+            raised.raise("ns", Epoch::new(9));
+            for floors in [Floors::default(), raised] {
+                head.content.floors = floors;
                 let bytes = head.encode(UnixMillis::new(1_700_000_000_123));
                 assert_eq!(HeadRecord::decode(&bytes), Ok(head.clone()));
                 assert_eq!(engine_of(&bytes), Some(head.head.engine));

@@ -13,8 +13,9 @@ use super::head::ContentRecord;
 use super::history::SharedTerms;
 use super::log::{MOST_BYTES, MOST_EDITS, SharedLog};
 use super::shadow::Copied;
+use crate::clock;
 use crate::engine::{AppendError, Batch, Load, Loaded, Log, Progress, TermHistory};
-use crate::model::{ChangeSet, Content};
+use crate::model::{ChangeSet, Content, Floors};
 
 /// The time between two calls of [`SharedLog::maintain`].
 const MAINTAIN_AFTER: Duration = Duration::from_secs(1);
@@ -211,7 +212,7 @@ impl Log for SharedEngine {
         }
         let content = ContentRecord {
             revision: batch.revision,
-            floor: floor(sets).max(record.content.floor),
+            floors: floors_after(&record.content.floors, sets),
             leases: count(record.content.leases, sets),
             ..content_after(&record.content, &slice)
         };
@@ -313,14 +314,16 @@ fn content_after(content: &ContentRecord, slice: &Slice) -> ContentRecord {
     }
 }
 
-/// Returns the greatest epoch that is deleted with its lease.
-fn floor(sets: &[ChangeSet]) -> Option<tenure_core::Epoch> {
-    let changes = sets.iter().flat_map(|set| &set.changes);
-    let floors = changes.filter_map(|change| match &change.content {
-        Content::Deleted(deleted) => deleted.last,
-        Content::Lease(_) => None,
-    });
-    floors.max()
+/// Returns the floors after these changes.
+fn floors_after(floors: &Floors, sets: &[ChangeSet]) -> Floors {
+    let mut floors = floors.clone();
+    for change in sets.iter().flat_map(|set| &set.changes) {
+        if let Content::Deleted(deleted) = &change.content {
+            floors.raise(change.key.namespace(), deleted.last);
+            floors.merge_passed(clock::wall());
+        }
+    }
+    floors
 }
 
 /// Returns the number of leases after these changes of `leases` leases.

@@ -11,8 +11,7 @@ use super::head::{Closed, ContentRecord, HeadError, HeadRecord};
 use super::leftover::{leftover, without_head};
 use super::log::{LogError, LoggedBatch, SharedLog};
 use super::shadow::{CopyError, Copying, Shadow};
-use crate::clock;
-use crate::engine::embedded::{REVISIONS_AHEAD, far_above};
+use crate::engine::embedded::REVISIONS_AHEAD;
 use crate::engine::{Batch, Contents, Restored};
 use crate::model::StoreId;
 
@@ -166,10 +165,9 @@ pub(crate) fn recover(
         }
     }
     let loaded = shadow.into_copied(&before.content).loaded;
-    let last = loaded.last_epoch();
-    let floor = far_above(last, clock::wall()).ok_or_else(|| RecoverError::EpochsUsedUp {
-        last: last.map_or(0, tenure_core::Epoch::get),
-    })?;
+    let floors = loaded.restored_floors();
+    let floors = floors.map_err(|last| RecoverError::EpochsUsedUp { last: last.get() })?;
+    let above = floors.of_all();
     let revision = before.content.revision.saturating_add(REVISIONS_AHEAD);
     let head = Head {
         engine: sighting.engine,
@@ -192,7 +190,7 @@ pub(crate) fn recover(
     };
     let content = ContentRecord {
         revision,
-        floor: Some(floor),
+        floors,
         ..before.content
     };
     let recovered = HeadRecord {
@@ -203,7 +201,7 @@ pub(crate) fn recover(
     Ok(Restored {
         contents: Contents::of(&loaded, 0),
         is_final: false,
-        epochs_above: floor.get(),
+        epochs_above: above.map_or(0, tenure_core::Epoch::get),
         revisions_above: revision,
     })
 }

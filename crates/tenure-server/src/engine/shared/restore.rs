@@ -45,7 +45,7 @@ pub(crate) fn restore(
     let content = ContentRecord {
         store,
         revision: next.revision,
-        floor: next.floor,
+        floors: next.floors,
         placed: 0,
         placed_revision: next.revision,
         kept: 0,

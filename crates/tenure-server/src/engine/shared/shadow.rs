@@ -367,7 +367,7 @@ impl Shadow {
         let loaded = Loaded {
             leases: leases.collect(),
             revision: content.revision,
-            floor: content.floor,
+            floors: content.floors.clone(),
             documents: Vec::new(),
             store_id: Some(content.store.clone()),
             deleted: Vec::new(),

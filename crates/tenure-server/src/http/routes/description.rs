@@ -45,11 +45,15 @@ impl Tag {
     }
 }
 
-/// The time that the answer to a request takes.
+/// The time that the answer to a request takes, and the limit of such answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Kind {
     /// The store answers as soon as it can.
     Immediate,
+    /// The answer may be large: the number of such answers at a time is limited.
+    Large,
+    /// Like `Large`, but the request waits for its turn and is not refused, because it keeps leases.
+    Renewals,
     /// The store may wait for a change, as long as the request says.
     LongPoll,
     /// The answer lasts until the client or the store ends it.
@@ -69,6 +73,8 @@ pub(in crate::http) struct Parameter {
 pub(in crate::http) struct Body {
     pub(in crate::http) schema: SchemaOf,
     pub(in crate::http) is_required: bool,
+    /// The maximum size, if it is not that of the store's limits.
+    pub(in crate::http) max_bytes: Option<usize>,
 }
 
 /// An answer to a request that succeeds. The codes of a route describe its refusals.
@@ -92,6 +98,15 @@ pub(super) const fn required<T: JsonSchema>() -> Option<Body> {
     Some(Body {
         schema: SchemaGenerator::subschema_for::<T>,
         is_required: true,
+        max_bytes: None,
+    })
+}
+
+pub(super) const fn required_up_to<T: JsonSchema>(max_bytes: usize) -> Option<Body> {
+    Some(Body {
+        schema: SchemaGenerator::subschema_for::<T>,
+        is_required: true,
+        max_bytes: Some(max_bytes),
     })
 }
 
@@ -99,6 +114,7 @@ pub(super) const fn optional<T: JsonSchema>() -> Option<Body> {
     Some(Body {
         schema: SchemaGenerator::subschema_for::<T>,
         is_required: false,
+        max_bytes: None,
     })
 }
 

@@ -72,6 +72,12 @@ impl Route {
         self.description
     }
 
+    /// Returns whether a request of this route may have a body.
+    #[must_use]
+    pub const fn has_body(&self) -> bool {
+        self.body.is_some()
+    }
+
     /// Returns the right that a request of this route needs: `nothing`, `any credential`, or roles.
     #[must_use]
     pub fn needs(&self) -> String {
@@ -79,6 +85,7 @@ impl Route {
             Right::Open => "nothing".into(),
             Right::Credential => "any credential".into(),
             Right::OwnCredential => "any credential but a session".into(),
+            Right::Session => "a session".into(),
             Right::CodeOrOwnCredential => "a one-time code, or any credential but a session".into(),
             Right::Role(role) => role.to_string(),
             Right::Either(one, other) => format!("{one} or {other}"),
@@ -191,7 +198,7 @@ pub(super) fn router(
     let mut router = Router::new();
     let routes = ROUTES.iter();
     for route in routes.filter(|route| serves == Serves::All || route.is_for_metrics_listener()) {
-        let gate = Gate::new(access.clone(), route.right, route.target);
+        let gate = Gate::new(stores.clone(), access.clone(), route);
         let authorize =
             from_fn(move |request: Request, next: Next| gate.clone().pass(request, next));
         router = router.route(route.path, (route.handler)().route_layer(authorize));

@@ -11,10 +11,12 @@ use tenure_core::wire::{
     VerifyReply, VerifyRequest, WaiterList,
 };
 
-use super::description::{Kind, Tag, event_stream, file, json, nothing, optional, required, text};
+use super::description::{
+    Kind, Tag, event_stream, file, json, nothing, optional, required, required_up_to, text,
+};
 use super::{Route, TargetOf};
 use crate::access::{Right, Role};
-use crate::http::query::{LIST, OVERVIEW, POLL, STREAM};
+use crate::http::query::{HISTORY, LIST, NAMESPACES, OVERVIEW, POLL, STREAM};
 use crate::http::{
     cluster, events, health, identity, leases, metrics, openapi, overview, page, renewals, session,
 };
@@ -24,7 +26,7 @@ const CANDIDATE: Right = Right::Role(Role::Candidate);
 const OPERATOR: Right = Right::Role(Role::Operator);
 
 /// All routes. A route without a right, or without the columns that describe it, does not compile.
-pub(crate) static ROUTES: [Route; 32] = [
+pub(crate) static ROUTES: [Route; 33] = [
     Route {
         method: Method::GET,
         path: "/",
@@ -156,7 +158,7 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "metrics",
         tag: Tag::Store,
         description: "the metrics of the store, as text for Prometheus",
-        kind: Kind::Immediate,
+        kind: Kind::Large,
         query: &[],
         body: None,
         answers: &[text(200)],
@@ -195,6 +197,21 @@ pub(crate) static ROUTES: [Route; 32] = [
     },
     SESSION,
     Route {
+        method: Method::DELETE,
+        path: "/v1/session",
+        right: Right::Session,
+        target: TargetOf::Store,
+        label: "session_end",
+        tag: Tag::Access,
+        description: "ends the session that the request has as its credential",
+        kind: Kind::Immediate,
+        query: &[],
+        body: None,
+        answers: &[nothing(204)],
+        codes: &[],
+        handler: || delete(session::end),
+    },
+    Route {
         method: Method::POST,
         path: "/v1/session/code",
         right: Right::OwnCredential,
@@ -217,7 +234,7 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "overview",
         tag: Tag::Leases,
         description: "the leases of all namespaces, those that need a look first",
-        kind: Kind::Immediate,
+        kind: Kind::Large,
         query: &OVERVIEW,
         body: None,
         answers: &[json::<Overview>(200)],
@@ -247,8 +264,8 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "namespaces",
         tag: Tag::Leases,
         description: "the namespaces, and the number of leases in each of them",
-        kind: Kind::Immediate,
-        query: &[],
+        kind: Kind::Large,
+        query: &NAMESPACES,
         body: None,
         answers: &[json::<NamespaceList>(200)],
         codes: &[],
@@ -262,7 +279,7 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "access",
         tag: Tag::Access,
         description: "all principals, and when their tokens were last used",
-        kind: Kind::Immediate,
+        kind: Kind::Large,
         query: &[],
         body: None,
         answers: &[json::<identity::AccessView>(200)],
@@ -277,7 +294,7 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "list",
         tag: Tag::Leases,
         description: "the leases of a namespace",
-        kind: Kind::Immediate,
+        kind: Kind::Large,
         query: &LIST,
         body: None,
         answers: &[json::<LeaseList>(200)],
@@ -292,9 +309,9 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "renew_many",
         tag: Tag::Leases,
         description: "renews many leases; each succeeds or fails independently",
-        kind: Kind::Immediate,
+        kind: Kind::Renewals,
         query: &[],
-        body: required::<RenewManyRequest>(),
+        body: required_up_to::<RenewManyRequest>(renewals::MAX_BYTES),
         answers: &[json::<RenewManyReply>(200)],
         codes: &[Code::OutOfRange],
         handler: || post(renewals::renew),
@@ -352,11 +369,11 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "history",
         tag: Tag::Leases,
         description: "the terms of a lease",
-        kind: Kind::Immediate,
-        query: &[],
+        kind: Kind::Large,
+        query: &HISTORY,
         body: None,
         answers: &[json::<History>(200)],
-        codes: &[Code::UnknownLease],
+        codes: &[Code::UnknownLease, Code::OutOfRange],
         handler: || get(leases::history),
     },
     Route {
@@ -367,7 +384,7 @@ pub(crate) static ROUTES: [Route; 32] = [
         label: "waiters",
         tag: Tag::Leases,
         description: "the candidates that wait for a lease",
-        kind: Kind::Immediate,
+        kind: Kind::Large,
         query: &[],
         body: None,
         answers: &[json::<WaiterList>(200)],

@@ -33,6 +33,7 @@ use tower_service::Service as _;
 use tracing::error;
 
 use super::auditor::ClientAddress;
+use super::authorize::is_stream;
 use super::drain::DrainOnDrop;
 use super::fast_path::{FastRequest, Verb};
 use super::head::check_head;
@@ -56,6 +57,9 @@ pub use span::set_remote_parent;
 
 /// The header of every answer with the id of the store.
 const STORE: HeaderName = HeaderName::from_static(STORE_HEADER);
+
+/// The header with which a server forbids nginx to collect an answer before it passes it on.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// The service that answers the requests of all connections.
 #[derive(Debug)]
@@ -318,7 +322,7 @@ impl HttpService {
         }
         if let Some(fast) = fast {
             let request = Request::from_parts(head, body);
-            let answer = fast.execute(store, &self.access, &caller, request);
+            let answer = fast.execute(store, &self.access, caller, request);
             if fast.verb == Verb::Renew {
                 return answer.await.into_response();
             }
@@ -391,11 +395,17 @@ async fn in_scope(span: &RequestSpan, answer: impl Future<Output = Response>) ->
 }
 
 /// Forbids browsers and proxies to keep an answer with data. The files of the page have tags and no
-/// data.
+/// data. A proxy must pass each event of a stream on at once, so it must not compress or collect
+/// them either.
 fn forbid_keeping(response: &mut Response) {
-    if !response.headers().contains_key(ETAG) {
-        let value = HeaderValue::from_static("no-store");
-        response.headers_mut().insert(CACHE_CONTROL, value);
+    let is_stream = is_stream(response);
+    let headers = response.headers_mut();
+    if is_stream {
+        let value = HeaderValue::from_static("no-store, no-transform");
+        headers.insert(CACHE_CONTROL, value);
+        headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    } else if !headers.contains_key(ETAG) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
 }
 

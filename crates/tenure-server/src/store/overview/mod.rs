@@ -235,10 +235,11 @@ impl Store {
         Ok(snapshot)
     }
 
-    /// Returns the namespaces in which the caller may read leases, by name. `prefixes` is as in
-    /// [`Store::overview`].
+    /// Returns the namespaces after this name in which the caller may read leases, by name.
+    /// `prefixes` is as in [`Store::overview`].
     pub(crate) fn namespaces<'a>(
         &self,
+        after: &str,
         prefixes: impl Fn(&str) -> Vec<&'a str>,
     ) -> Vec<NamespaceView> {
         let table = &self.inner.table;
@@ -255,6 +256,7 @@ impl Store {
         let mut views: Vec<_> = table
             .namespaces()
             .into_iter()
+            .filter(|(namespace, _)| **namespace > *after)
             .filter_map(readable)
             .collect();
         views.sort_unstable_by(|a, b| a.namespace.cmp(&b.namespace));
@@ -269,7 +271,7 @@ impl Store {
             let waiting = transaction.waiting().waiters().take(MOST_WAITERS);
             let views = (1..).zip(waiting).map(|(position, (priority, waiting))| {
                 let holder = waiting.request.holder.as_str();
-                let waited = now.since(waiting.reply_to.since);
+                let waited = now.since(waiting.since);
                 let mut view = WaiterView::new(position, holder, priority);
                 view.owner = waiting.owner.as_ref().map(|owner| owner.as_str().into());
                 view.waiting_since = clock::rfc3339(clock::before(waited));

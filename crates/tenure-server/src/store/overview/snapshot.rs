@@ -194,7 +194,7 @@ fn of_queue(record: &Record, entry: &Entry, now: Instant) -> (LeaseDuration, Opt
     let first = waiters.next();
     let of_first = first.map(|waiting| waiting.request.duration);
     let since = first.into_iter().chain(waiters);
-    let since = since.map(|waiting| waiting.reply_to.since).min();
+    let since = since.map(|waiting| waiting.since).min();
     let duration = last.or(of_first).unwrap_or(LeaseDuration::Infinite);
     (duration, since.map(|since| now.since(since)))
 }

@@ -5,6 +5,7 @@ use tenure_core::wire::{LeaseView, Problem, Queued};
 
 use crate::Store;
 use crate::model::LeaseKey;
+use crate::shares::Tenant;
 
 impl Store {
     pub(crate) async fn operate(
@@ -22,7 +23,8 @@ impl Store {
         queued: &Queued,
     ) -> Result<LeaseView, Problem> {
         let never = std::future::pending();
-        self.acquire_as(None, key, queued, never).await
+        self.acquire_as((None, &Tenant::Unknown), key, queued, never)
+            .await
     }
 
     pub(crate) async fn renew_many(

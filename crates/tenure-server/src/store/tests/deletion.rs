@@ -1,5 +1,8 @@
 //! Deletions, and leases that are created again.
 
+use crate::clock;
+use crate::model::Floors;
+
 use super::*;
 
 /// Returns a store with one lease. Its holder has released it, and the release is durable.
@@ -40,7 +43,7 @@ async fn a_lease_created_again_has_epochs_above_those_of_the_deleted_one() {
     // These epochs are far ahead of the clock, as after the clock was set back.
     let far = |ahead: u64| Epoch::new(Epoch::MAX.get() - ahead);
     let loaded = Loaded {
-        floor: far(100),
+        floors: Floors::of_all_leases(far(100)),
         ..Loaded::default()
     };
     let store = Store::start(loaded, None, StoreSetup::with_limits(Limits::default())).unwrap();
@@ -52,6 +55,34 @@ async fn a_lease_created_again_has_epochs_above_those_of_the_deleted_one() {
     store.delete(&key()).await.unwrap();
     let view = answer(acquire(&store, 2, Duration::ZERO)).await.unwrap();
     assert_eq!(view.epoch, far(98).map(Epoch::get));
+}
+
+#[tokio::test]
+async fn a_deletion_moves_the_epochs_of_its_namespace_alone_and_of_no_lease_that_exists() {
+    let store = Store::open(StoreConfig::memory()).unwrap();
+    let wall = clock::wall().get();
+    let far = Epoch::new(wall + Epoch::ASKED_AHEAD - 60_000);
+    let granted = async |name: &str, number, min_epoch| {
+        let mut queued = queued(number, Duration::ZERO);
+        queued.request.min_epoch = min_epoch;
+        let key = LeaseKey::of_text(name);
+        store.acquire(&key, &queued).await.unwrap().epoch
+    };
+    let old = granted("a/old", 1, None).await;
+    assert!(old < Some(wall + 60_000));
+    assert_eq!(granted("a/gone", 2, far).await, far.map(Epoch::get));
+    let gone = LeaseKey::of_text("a/gone");
+    let release = Operation::Release(id(2));
+    store.operate(&gone, &release, None).await.unwrap();
+    store.delete(&gone).await.unwrap();
+    for (name, number) in [("a/gone", 3), ("a/new", 4)] {
+        assert!(granted(name, number, None).await > far.map(Epoch::get));
+    }
+    assert!(granted("b/new", 5, None).await < Some(wall + 60_000));
+    let old_key = LeaseKey::of_text("a/old");
+    let release = Operation::Release(id(1));
+    store.operate(&old_key, &release, None).await.unwrap();
+    assert!(granted("a/old", 6, None).await < Some(wall + 60_000));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -34,6 +34,7 @@ async fn on_a_full_disk_a_lapsed_lease_gives_the_same_refusals() {
         lease_id,
         to: "candidate-2".parse().unwrap(),
         within: Duration::from_secs(1),
+        forced: true,
     };
     let changed = Operation::Change {
         lease_id: id(1),
@@ -135,12 +136,12 @@ async fn reads_and_renewals_are_answered_while_changes_of_others_are_undone_agai
     for _ in 0..200 {
         let view = store.view(&key()).await.unwrap();
         assert_eq!((view.holder.as_deref(), view.revision), (first, 1));
-        let polled = store.poll(&key(), 0, SOON).await.unwrap();
+        let polled = store.poll(&Tenant::Unknown, &key(), 0, SOON).await.unwrap();
         assert_eq!((polled.holder.as_deref(), polled.revision), (first, 1));
         let list = store.list("ns", "", None, 10).await.unwrap();
         assert_eq!(list.leases[0].holder.as_deref(), first);
-        let history = store.history(&key()).await.unwrap();
-        assert_eq!(history.terms[0].end, None);
+        let history = store.history(&key(), None).await.unwrap();
+        assert_eq!(history[0].end, None);
         assert!(store.verify(&key(), &verify).await.unwrap().current);
         let renewed = Operation::Renew(id(1), None);
         store.operate(&key(), &renewed, None).await.unwrap();
@@ -161,7 +162,7 @@ async fn a_long_poll_that_skipped_a_change_in_flight_returns_after_its_commit() 
     let (store, script) = lapsed().await;
     let polled = tokio::spawn({
         let store = store.clone();
-        async move { store.poll(&key(), 1, SOON).await }
+        async move { store.poll(&Tenant::Unknown, &key(), 1, SOON).await }
     });
     on_engine(&script, Script::refuse).await;
     // The poll waits now. Next, the timer reads the lease and tries again to write the end.
@@ -226,7 +227,11 @@ async fn on_a_full_disk_an_expired_lease_is_shown_as_expired_and_is_not_changed(
     assert_eq!((seen.state, seen.revision), (State::Expired, 1));
     let polled = tokio::spawn({
         let store = store.clone();
-        async move { store.poll(&key(), 1, Duration::from_millis(300)).await }
+        async move {
+            store
+                .poll(&Tenant::Unknown, &key(), 1, Duration::from_millis(300))
+                .await
+        }
     });
     on_engine(&script, Script::refuse).await;
     let polled = answer(polled).await.unwrap();
@@ -248,10 +253,10 @@ async fn on_a_full_disk_an_expired_lease_is_shown_as_expired_and_is_not_changed(
     assert_eq!(listed.await.unwrap().unwrap().leases, [seen]);
     let told = tokio::spawn({
         let store = store.clone();
-        async move { store.history(&key()).await }
+        async move { store.history(&key(), None).await }
     });
     on_engine(&script, Script::refuse).await;
-    let terms = told.await.unwrap().unwrap().terms;
+    let terms = told.await.unwrap().unwrap();
     let terms: Vec<_> = terms
         .iter()
         .map(|term| (term.epoch, term.end, &term.ended_at))
@@ -270,7 +275,7 @@ async fn on_a_full_disk_an_expired_lease_is_shown_as_expired_and_is_not_changed(
         Some(TermEnd::Expired)
     );
     assert!(answer(seen).await.unwrap().revision > 1);
-    let terms = store.history(&key()).await.unwrap().terms;
+    let terms = store.history(&key(), None).await.unwrap();
     assert_eq!(terms.len(), 1);
 }
 
@@ -286,7 +291,7 @@ async fn the_end_of_a_term_is_committed_or_undone_with_the_change_that_ends_it()
     );
     let told = tokio::spawn({
         let store = store.clone();
-        async move { store.history(&key()).await }
+        async move { store.history(&key(), None).await }
     });
     tokio::time::sleep(A_MOMENT).await;
     assert!(!told.is_finished());
@@ -294,7 +299,7 @@ async fn the_end_of_a_term_is_committed_or_undone_with_the_change_that_ends_it()
     assert_eq!(refusal(released).await, Code::DiskFull);
     // The term continues, also in the history.
     let history = told.await.unwrap().unwrap();
-    let terms: Vec<_> = history.terms.iter().map(|term| term.end).collect();
+    let terms: Vec<_> = history.iter().map(|term| term.end).collect();
     assert_eq!(terms, [None]);
 }
 

@@ -142,7 +142,9 @@ fn revocable(
     let store = store.clone();
     let request = async move {
         let queued = queued(number, wait);
-        store.acquire_as(None, &key(), &queued, refused).await
+        store
+            .acquire_as((None, &Tenant::Unknown), &key(), &queued, refused)
+            .await
     };
     (request, revoke)
 }

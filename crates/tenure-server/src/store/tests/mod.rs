@@ -25,6 +25,7 @@ use super::{Store, StoreSetup};
 use crate::config::{Limits, StoreConfig};
 use crate::engine::{AppendError, Batch, Engine, Load, Loaded, Log, Progress, TermHistory};
 use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey, TermRecord};
+use crate::shares::Tenant;
 
 /// Long enough for every step of a test.
 const SOON: Duration = Duration::from_secs(10);
@@ -198,6 +199,7 @@ fn queued(number: u64, wait: Duration) -> Queued {
             duration: LeaseDuration::Fixed(Duration::from_secs(60)),
             lock_delay: Duration::ZERO,
             min_epoch: None,
+            by_operator: false,
             metadata: Metadata::new(),
         },
         resume: None,
@@ -235,7 +237,7 @@ async fn refusal(of: Answer) -> Code {
 async fn queue_of(store: &Store, count: usize) {
     let waiting = &store.inner.waiting;
     let until = tokio::time::Instant::now() + SOON;
-    while waiting.load(Ordering::Relaxed) != count {
+    while waiting.taken() != count {
         assert!(tokio::time::Instant::now() < until);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -301,11 +303,11 @@ async fn no_answer_leaves_before_the_state_that_it_saw_is_durable() {
     });
     let polled = tokio::spawn({
         let store = store.clone();
-        async move { store.poll(&key(), 0, SOON).await }
+        async move { store.poll(&Tenant::Unknown, &key(), 0, SOON).await }
     });
     let told = tokio::spawn({
         let store = store.clone();
-        async move { store.history(&key()).await }
+        async move { store.history(&key(), None).await }
     });
     tokio::time::sleep(A_MOMENT).await;
     let early = [
@@ -326,7 +328,7 @@ async fn no_answer_leaves_before_the_state_that_it_saw_is_durable() {
     assert!(answer(renewed).await.is_ok());
     assert_eq!(listed.await.unwrap().unwrap().leases.len(), 1);
     assert_eq!(polled.await.unwrap().unwrap().revision, 1);
-    assert_eq!(told.await.unwrap().unwrap().terms.len(), 1);
+    assert_eq!(told.await.unwrap().unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -382,7 +384,7 @@ async fn a_history_is_as_of_the_moment_at_which_the_lease_was_read() {
         let _reading = script.shelf.reading.lock().unwrap();
         let told = tokio::spawn({
             let store = store.clone();
-            async move { store.history(&key()).await }
+            async move { store.history(&key(), None).await }
         });
         tokio::task::block_in_place(|| {
             let until = std::time::Instant::now() + SOON;
@@ -405,11 +407,11 @@ async fn a_history_is_as_of_the_moment_at_which_the_lease_was_read() {
         told
     };
     let history = told.await.unwrap().unwrap();
-    let terms: Vec<_> = history.terms.iter().map(|term| &*term.holder).collect();
+    let terms: Vec<_> = history.iter().map(|term| &*term.holder).collect();
     assert_eq!(terms, ["candidate-1"]);
-    assert_eq!(history.terms[0].end, None);
-    let history = store.history(&key()).await.unwrap();
-    let ends: Vec<_> = history.terms.iter().map(|term| term.end).collect();
+    assert_eq!(history[0].end, None);
+    let history = store.history(&key(), None).await.unwrap();
+    let ends: Vec<_> = history.iter().map(|term| term.end).collect();
     assert_eq!(
         ends,
         [
@@ -456,7 +458,11 @@ async fn disconnected_requests_leave_nothing_behind() {
         .collect();
     let poll = tokio::spawn({
         let store = store.clone();
-        async move { store.poll(&key(), held.revision, SOON).await }
+        async move {
+            store
+                .poll(&Tenant::Unknown, &key(), held.revision, SOON)
+                .await
+        }
     });
     queue_of(&store, 19).await;
     poll.abort();

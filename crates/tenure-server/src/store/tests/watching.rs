@@ -9,7 +9,9 @@ use crate::store::WatchItem;
 use crate::store::watch::Watcher;
 
 fn watch(store: &Store) -> Watcher {
-    store.watch(Topic::Lease(key()), false, None).unwrap()
+    store
+        .watch(&Tenant::Unknown, Topic::Lease(key()), false, None)
+        .unwrap()
 }
 
 /// Returns the kind and the revision of the next event; `None` for a reset.
@@ -42,7 +44,9 @@ async fn a_watcher_gets_only_durable_changes() {
     answer(granted).await.unwrap();
     assert_eq!(next(&mut watcher).await, Some((EventKind::Granted, 2)));
     // A later watcher gets the same event from the ring.
-    let mut later = store.watch(Topic::Lease(key()), false, Some(0)).unwrap();
+    let mut later = store
+        .watch(&Tenant::Unknown, Topic::Lease(key()), false, Some(0))
+        .unwrap();
     assert_eq!(next(&mut later).await, Some((EventKind::Granted, 2)));
     expect_nothing(&mut later).await;
 }
@@ -53,7 +57,9 @@ async fn a_renewal_that_saw_an_uncommitted_change_is_not_published() {
     let granted = acquire(&store, 1, Duration::ZERO);
     script.commit();
     answer(granted).await.unwrap();
-    let mut watcher = store.watch(Topic::Lease(key()), true, Some(1)).unwrap();
+    let mut watcher = store
+        .watch(&Tenant::Unknown, Topic::Lease(key()), true, Some(1))
+        .unwrap();
     let changed = operate(&store, Operation::SetMetadata(id(1), Metadata::new()));
     script.batch();
     let renewed = operate(&store, Operation::Renew(id(1), None));
@@ -81,7 +87,7 @@ async fn an_undone_expiry_is_published_when_the_disk_has_space_again() {
     script.commit();
     answer(granted).await.unwrap();
     let mut watcher = store
-        .watch(Topic::Namespace("ns".into()), false, None)
+        .watch(&Tenant::Unknown, Topic::Namespace("ns".into()), false, None)
         .unwrap();
     assert_eq!(next(&mut watcher).await, None);
     let keep = tokio::task::spawn_blocking(move || {
@@ -96,7 +102,9 @@ async fn an_undone_expiry_is_published_when_the_disk_has_space_again() {
 
 fn watch_all(store: &Store) -> Watcher {
     let namespace = Topic::Namespace("ns".into());
-    store.watch(namespace, false, None).unwrap()
+    store
+        .watch(&Tenant::Unknown, namespace, false, None)
+        .unwrap()
 }
 
 /// Acquires a lease of this name for `time`. Returns the revision.
@@ -170,7 +178,9 @@ async fn leases_that_change_between_two_watchers_expire_in_the_stream() {
     store.operate(&renewed, &renewal, None).await.unwrap();
     tokio::time::sleep(ms(800)).await;
     let topic = Topic::Namespace("ns".into());
-    let mut watcher = store.watch(topic, false, Some(after)).unwrap();
+    let mut watcher = store
+        .watch(&Tenant::Unknown, topic, false, Some(after))
+        .unwrap();
     assert!(store.inner.scans.are_at_rest(), "no second scan");
     let mut expired = Vec::new();
     while expired.len() < 3 {
@@ -200,6 +210,6 @@ async fn the_end_of_the_store_ends_all_watchers_and_they_leave_nothing_behind() 
         assert!(timeout(SOON, watcher.next()).await.unwrap().is_none());
     }
     drop(watchers);
-    assert_eq!(store.inner.watching.load(Ordering::Relaxed), 0);
+    assert_eq!(store.inner.watching.taken(), 0);
     assert!(!store.inner.events.topics.is_watched(&key()));
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Method, StatusCode};
 use serde::Deserialize;
+use tenure_core::text::is_unprintable;
 
 use super::object::{API_VERSION, LeaseObject};
 use crate::config::KubernetesLease;
@@ -321,6 +322,6 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// Returns a message of the API server as one line of limited length.
 fn shortened(message: &str) -> String {
-    let visible = message.chars().filter(|c| !c.is_control());
+    let visible = message.chars().filter(|c| !is_unprintable(*c));
     visible.take(MAX_MESSAGE).collect()
 }

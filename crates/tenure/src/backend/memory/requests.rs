@@ -64,6 +64,7 @@ impl LeaseBackend for MemoryBackend {
                         lease_id,
                         to,
                         within,
+                        forced: false,
                     };
                     self.apply(&hand_over, None)
                 }
@@ -179,6 +180,7 @@ impl MemoryBackend {
             number,
             request: request.clone(),
             owner: None,
+            since: self.store.clock.now(),
             reply_to,
         };
         // The change wakes the earlier request that this one replaces, although the lease is the
@@ -211,6 +213,7 @@ impl MemoryBackend {
             duration: LeaseDuration::Fixed(self.config.timings.lease_duration()),
             lock_delay: self.config.lock_delay,
             min_epoch,
+            by_operator: false,
             metadata: self.config.metadata.clone(),
         }
     }

@@ -52,12 +52,12 @@ pub enum ConfigError {
         /// The line, the column, and the expected syntax.
         message: String,
     },
-    /// An unknown key.
-    #[error("{origin}: unknown key {key}{hint}")]
+    /// An unknown key or table.
+    #[error("{origin}: unknown {} {key}{hint}", if .key.starts_with('[') { "table" } else { "key" })]
     UnknownKey {
         /// The origin of the key.
         origin: Origin,
-        /// The key.
+        /// The key, or the table in brackets.
         key: String,
         /// The nearest known key, or all of them.
         hint: String,

@@ -109,8 +109,12 @@ pub(super) fn shown(key: &str) -> &str {
 
 /// Returns the command-line flag of a key.
 pub(super) fn flag(key: &str) -> String {
-    let name = if key == ALIAS.1 { ALIAS.0 } else { key };
-    let table = ["serve.", "bully.", "fallback."]
+    let name = match key {
+        "access.file" => "access",
+        key if key == ALIAS.1 => ALIAS.0,
+        key => key,
+    };
+    let table = ["serve.", "access.", "bully.", "fallback."]
         .into_iter()
         .find_map(|table| name.strip_prefix(table));
     format!("--{}", table.unwrap_or(name).replace(['.', '_'], "-"))
@@ -132,8 +136,77 @@ pub(super) fn metadata_name(key: &str) -> Option<&str> {
 
 /// Returns whether a file may have a table of this name.
 pub(super) fn is_table(name: &str) -> bool {
-    let mut tables = KEYS.iter().filter_map(|key| key.split_once('.'));
-    name == METADATA || tables.any(|(table, _)| table == name)
+    tables().any(|table| table == name)
+}
+
+/// Returns the tables of all scopes.
+fn tables() -> impl Iterator<Item = &'static str> + Clone {
+    let tables = KEYS.iter().filter_map(|key| Some(key.split_once('.')?.0));
+    let mut last = "";
+    let first_keys = tables.filter(move |table| std::mem::replace(&mut last, table) != *table);
+    first_keys.chain([METADATA])
+}
+
+/// Returns whether any scope has this key.
+pub(super) fn is_known(key: &str) -> bool {
+    metadata_name(key).is_some() || KEYS.iter().any(|known| known == key)
+}
+
+/// Returns what the writer of an unknown key or table most likely meant, as the end of an error
+/// message. `table` is the table of the key, or empty.
+pub(super) fn hint(table: &str, name: &str, is_table: bool) -> String {
+    let of_table = |key: &&'static str| {
+        let (known, name) = key.rsplit_once('.').unwrap_or(("", key));
+        (known == table).then_some(name)
+    };
+    let keys = KEYS.iter().map(String::as_str);
+    let elsewhere = keys.clone().filter(|key| {
+        let (known, same) = key.split_once('.').unwrap_or(("", key));
+        *key == name || (same == name && known != table)
+    });
+    let elsewhere: Vec<_> = elsewhere.map(place).collect();
+    if !is_table && !elsewhere.is_empty() {
+        return format!("; did you mean {}?", elsewhere.join(" or "));
+    }
+    let bracketed = |table: &str| format!("[{table}]");
+    let full = |name: &str| match table {
+        "" => name.to_owned(),
+        table => shown(&format!("{table}.{name}")).to_owned(),
+    };
+    let keys = keys.filter_map(|key| of_table(&key));
+    let near_table = nearest_table(name).filter(|_| table.is_empty());
+    let near_key = nearest(name, keys.clone()).filter(|_| !is_table || !table.is_empty());
+    if let Some(near) = near_key.map(full).or_else(|| near_table.map(bracketed)) {
+        return format!("; did you mean {near}?");
+    }
+    let known: Vec<_> = match is_table {
+        true => tables().map(bracketed).collect(),
+        false => keys.map(full).collect(),
+    };
+    format!("; known are {}", known.join(", "))
+}
+
+/// Returns the table whose name is most similar to this one, if one is similar.
+pub(super) fn nearest_table(name: &str) -> Option<&'static str> {
+    nearest(name, tables())
+}
+
+/// Returns a key with its place in a file.
+fn place(key: &str) -> String {
+    match key.split_once('.') {
+        Some((table, key)) => format!("{key} in [{table}]"),
+        None => format!("{key} above all tables"),
+    }
+}
+
+/// Returns the most similar of these names, if one is similar. The case does not matter.
+#[must_use]
+pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_ascii_lowercase();
+    let distance = |known: &str| strsim::damerau_levenshtein(&name, &known.to_ascii_lowercase());
+    let with_distance = known.into_iter().map(|known| (distance(known), known));
+    let (distance, known) = with_distance.min()?;
+    (distance <= known.len() / 3 + 1).then_some(known)
 }
 
 /// Returns whether any key with this name, in any table, is a secret.
@@ -143,7 +216,7 @@ pub(super) fn may_be_secret(name: &str) -> bool {
 }
 
 /// Returns the environment variables of all settings.
-pub fn variables() -> impl Iterator<Item = String> {
+pub(super) fn variables() -> impl Iterator<Item = String> {
     let keys = KEYS.iter().map(String::as_str);
     keys.chain([ALIAS.0]).map(variable)
 }

@@ -1,30 +1,38 @@
 //! Settings as text with their origins, so that errors can name the origin.
 
 mod error;
+mod file_key;
 mod keys;
 mod setting;
+mod unknown_variables;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use tenure_core::file_path;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use super::permissions;
 use crate::store::Endpoint;
 use setting::Setting;
 
 pub use error::{ConfigError, Origin};
-pub use keys::{EXAMPLE, Scope, is_secret, secret_variables, variables};
+pub(crate) use file_key::FileKey;
+pub use keys::{EXAMPLE, Scope, is_secret, secret_variables};
+pub use unknown_variables::warn_of_unknown_variables;
 
 /// Settings by key, each with its origin. Read the sources in rising order of precedence, because
 /// later sources override earlier ones.
 #[derive(Clone, Debug)]
 pub struct Settings {
     scope: Scope,
+    /// The context that has the keys of a file, if that is a file of contexts.
+    context: Option<String>,
     values: BTreeMap<String, Setting>,
 }
 
@@ -33,16 +41,21 @@ impl Settings {
     #[must_use]
     pub const fn new(scope: Scope) -> Self {
         let values = BTreeMap::new();
-        Self { scope, values }
+        Self {
+            scope,
+            context: None,
+            values,
+        }
     }
 
     /// Reads the settings of a file, if there is one, and then the environment of this process,
-    /// which overrides the file.
+    /// which overrides the file. Warns of variables that may be misspelt.
     ///
     /// # Errors
     ///
     /// [`ConfigError`] with the origin and the key.
     pub fn load(scope: Scope, file: Option<&Path>) -> Result<Self, ConfigError> {
+        warn_of_unknown_variables();
         let mut settings = match file {
             Some(path) => Self::of_file(scope, path)?,
             None => Self::new(scope),
@@ -83,19 +96,19 @@ impl Settings {
             match value.get_ref() {
                 DeValue::Table(table) if keys::is_table(key.get_ref()) => {
                     for (name, value) in table {
-                        let full = format!("{}.{}", key.get_ref(), name.get_ref());
-                        settings.insert_of_file(&full, setting(name, value))?;
+                        let setting = setting(name, value);
+                        settings.insert_of_file(key.get_ref(), name.get_ref(), setting)?;
                     }
                 }
-                _ => settings.insert_of_file(key.get_ref(), setting(key, value))?,
+                _ => settings.insert_of_file("", key.get_ref(), setting(key, value))?,
             }
         }
         Ok(settings)
     }
 
     /// Reads the environment variables. Their names are `TENURE_` and the key in upper case, with
-    /// `_` for a dot. Other names with the prefix are not an error, because container platforms set
-    /// such variables themselves.
+    /// `_` for a dot. A variable without a value is not set. Other names with the prefix are not an
+    /// error, because container platforms set such variables themselves.
     ///
     /// # Errors
     ///
@@ -111,14 +124,12 @@ impl Settings {
             if !name.starts_with(keys::PREFIX) {
                 continue;
             }
-            match keys.get(&name.to_ascii_uppercase()) {
-                Some(key) => {
-                    read.insert(key, Setting::of_text([value], Origin::Environment(name)))?;
-                }
-                None if self.scope == Scope::Candidate => {
-                    tracing::debug!(name, "not a setting of a candidate");
-                }
-                None => {}
+            // Templates of units and containers write an empty value for what is not set.
+            if value.is_empty() {
+                continue;
+            }
+            if let Some(key) = keys.get(&name.to_ascii_uppercase()) {
+                read.insert(key, Setting::of_text([value], Origin::Environment(name)))?;
             }
         }
         self.values.append(&mut read.values);
@@ -136,6 +147,11 @@ impl Settings {
         if values.peek().is_some() {
             self.set(key, values, Origin::Flag(keys::flag(key)));
         }
+    }
+
+    /// Lets the keys of a file belong to this context.
+    pub fn set_context(&mut self, name: &str) {
+        self.context = Some(name.into());
     }
 
     /// Removes the value of a key.
@@ -176,6 +192,18 @@ impl Settings {
     #[must_use]
     pub fn origin(&self, key: &str) -> Option<&Origin> {
         Some(&self.get(key)?.origin)
+    }
+
+    /// Returns the place of a key in a file that can be read again. A pipe can't.
+    pub(super) fn file_key(&self, key: &str) -> Option<FileKey> {
+        match self.origin(key)? {
+            Origin::File { path, .. } if path.is_file() => Some(FileKey {
+                path: path.clone(),
+                context: self.context.clone(),
+                key: key.into(),
+            }),
+            _ => None,
+        }
     }
 
     fn get(&self, key: &str) -> Option<&Setting> {
@@ -260,8 +288,7 @@ impl Settings {
     /// # Errors
     ///
     /// [`ConfigError::Invalid`] with the error of `read`.
-    #[cfg(feature = "peers")]
-    pub(super) fn word<'a, T>(
+    pub fn word<'a, T>(
         &'a self,
         key: &str,
         right: &str,
@@ -292,6 +319,52 @@ impl Settings {
     /// [`ConfigError::Invalid`] if the value is not text.
     pub fn text(&self, key: &str) -> Result<Option<&str>, ConfigError> {
         self.with(key, |text| Ok(text.trim()))
+    }
+
+    /// Reads the path of a file or a directory. Returns `None` if the key was not set, or is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] if the value is not a path in UTF-8, or begins with `~`.
+    pub fn path(&self, key: &str) -> Result<Option<PathBuf>, ConfigError> {
+        let path = self.with(key, |text| match text.trim() {
+            "" => Ok(None),
+            // Text of the environment that is not UTF-8.
+            text if text.contains(char::REPLACEMENT_CHARACTER) => Err("must be UTF-8".into()),
+            text => match file_path::check(text) {
+                Ok(()) => Ok(Some(text.into())),
+                Err(error) => Err(error.to_string()),
+            },
+        })?;
+        Ok(path.flatten())
+    }
+
+    /// Like [`path`](Self::path), and refuses an empty value: without the file, the program would do
+    /// without a protection, or use another place.
+    ///
+    /// # Errors
+    ///
+    /// Also [`ConfigError::Invalid`] if the value is empty.
+    pub fn required_path(&self, key: &str) -> Result<Option<PathBuf>, ConfigError> {
+        let path = self.path(key)?;
+        if path.is_none() && self.origin(key).is_some() {
+            let reason = "must not be empty: write a path, or leave the key out";
+            return Err(self.invalid(key, reason.into()));
+        }
+        Ok(path)
+    }
+
+    /// Like [`path`](Self::path), for a file with a secret. Warns if every user can read it.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`path`](Self::path).
+    pub fn secret_path(&self, key: &str) -> Result<Option<PathBuf>, ConfigError> {
+        let path = self.path(key)?;
+        if let Some(path) = &path {
+            permissions::warn_of_secret(path);
+        }
+        Ok(path)
     }
 
     /// Reads several values: an array of texts in a file, or texts separated by commas in the
@@ -340,7 +413,7 @@ impl Settings {
     }
 
     /// Reads a secret from its key or from the file of `key_file`. Also returns the key that was
-    /// set.
+    /// set. Warns if every user can read the secret.
     ///
     /// # Errors
     ///
@@ -353,13 +426,23 @@ impl Settings {
     ) -> Result<Option<(String, T)>, ConfigError> {
         let key_file = format!("{key}_file");
         let inline = self.with(key, |text| read(text.as_bytes()))?;
-        let in_file = self.with(&key_file, |path| {
-            read(&std::fs::read(path).map_err(|error| format!("can't read it: {error}"))?)
-        })?;
-        match (inline, in_file) {
+        self.warn_of_inline(key);
+        let in_file = self.secret_path(&key_file)?.map(|path| {
+            let bytes = std::fs::read(path).map_err(|error| format!("can't read it: {error}"));
+            let secret = bytes.and_then(|bytes| read(&bytes));
+            secret.map_err(|reason| self.invalid(&key_file, reason))
+        });
+        match (inline, in_file.transpose()?) {
             (Some(_), Some(_)) => Err(self.one_too_many(&key_file, key)),
             (Some(secret), None) => Ok(Some((key.into(), secret))),
             (None, secret) => Ok(secret.map(|secret| (key_file, secret))),
+        }
+    }
+
+    /// Warns if every user can read the file that has this secret itself.
+    pub fn warn_of_inline(&self, key: &str) {
+        if let Some(Origin::File { path, .. }) = self.origin(key) {
+            permissions::warn_of_secret(path);
         }
     }
 
@@ -396,37 +479,52 @@ impl Settings {
         }
     }
 
-    /// Sets a key of a file, if the key belongs to this scope.
-    fn insert_of_file(&mut self, key: &str, setting: Setting) -> Result<(), ConfigError> {
-        let key = keys::of_spelling(key);
-        if !self.scope.owns(key) {
+    /// Sets a key of a file, if the key belongs to this scope. `table` is the table of the key, or
+    /// empty.
+    ///
+    /// A key of the other scope is for another program that reads the same file. A key of neither
+    /// scope is an error in every program: it may be a misspelt table that protects the store.
+    fn insert_of_file(
+        &mut self,
+        table: &str,
+        name: &str,
+        setting: Setting,
+    ) -> Result<(), ConfigError> {
+        let key = &match table {
+            "" => keys::of_spelling(name).to_owned(),
+            table => format!("{table}.{name}"),
+        };
+        // A dot in quotes is a part of a name, and only names of metadata have dots.
+        let is_one_name = table == keys::METADATA || !name.contains('.');
+        let is_table = setting.is_table();
+        let is_key = is_one_name && (!is_table || table == keys::METADATA);
+        // `cool_down = {}` has a wrong value, and `[server]` is a misspelt table.
+        let is_wrong_value = is_one_name && is_table && keys::nearest_table(name).is_none();
+        if (is_key || is_wrong_value) && self.scope.contains(key) {
+            return self.insert(key, setting);
+        }
+        if is_key && keys::is_known(key) {
             return Ok(());
         }
-        let Setting { origin, shown, .. } = &setting;
-        let (origin, value) = (origin.clone(), shown.clone());
-        if self.scope.contains(key) {
-            self.insert(key, setting)
-        } else if keys::is_table(key) {
-            let reason = format!("must be a table: write [{key}], and its keys below");
-            let key = key.into();
-            Err(ConfigError::Invalid {
+        let Setting { origin, shown, .. } = setting;
+        if keys::is_table(key) {
+            return Err(ConfigError::Invalid {
                 origin,
-                key,
-                value,
-                reason,
-            })
-        } else {
-            let metadata = (self.scope == Scope::Candidate).then_some(keys::METADATA);
-            let name = keys::shown(key);
-            let table = &key[..key.len() - name.len()];
-            let known = self
-                .scope
-                .keys()
-                .filter_map(|known| known.strip_prefix(table));
-            let hint = hint(name, known.chain(metadata));
-            let key = name.into();
-            Err(ConfigError::UnknownKey { origin, key, hint })
+                reason: format!("must be a table: write [{key}], and its keys below"),
+                key: key.clone(),
+                value: shown,
+            });
         }
+        let shown = match (is_table, is_one_name) {
+            (true, _) if table.is_empty() => format!("[{name}]"),
+            (_, true) => keys::shown(key).to_owned(),
+            (_, false) => format!("{name:?}"),
+        };
+        Err(ConfigError::UnknownKey {
+            origin,
+            key: shown,
+            hint: keys::hint(table, name, is_table),
+        })
     }
 
     /// Sets one key, unless this source has set it under another name, because that is ambiguous.
@@ -456,20 +554,4 @@ fn syntax(text: &str, error: &toml::de::Error) -> String {
         return error.to_string().trim_end().into();
     }
     format!("line {}, {shown}: {}", newlines + 1, error.message())
-}
-
-/// Returns the most similar of these names, if one is similar.
-#[must_use]
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let with_distance = |known: &'a str| (strsim::damerau_levenshtein(name, known), known);
-    let (distance, known) = known.into_iter().map(with_distance).min()?;
-    (distance <= known.len() / 3 + 1).then_some(known)
-}
-
-/// Returns `; did you mean X?`, or the list of known names if no name is similar.
-fn hint<'a>(key: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
-    match nearest(key, known.clone()) {
-        Some(candidate) => format!("; did you mean {candidate}?"),
-        None => format!("; known are {}", known.collect::<Vec<_>>().join(", ")),
-    }
 }

@@ -64,6 +64,12 @@ impl Setting {
         }
     }
 
+    /// Returns whether the value in a file is a table, or several of one name.
+    pub(super) fn is_table(&self) -> bool {
+        let kind = self.kind.as_deref();
+        matches!(kind, Some("table" | "array of table"))
+    }
+
     /// Returns the text if its TOML type is one of `kinds`. The text `right` describes a valid
     /// value.
     pub(super) fn text(&self, kinds: &[&str], right: &str) -> Result<&str, String> {

@@ -82,11 +82,6 @@ fn an_invalid_fallback_is_refused_with_key_and_values() {
             ["fallback.members", "1=http://10.0.0.1:7500"],
         ),
         (
-            "TENURE_FALLBACK_STATE_DIR",
-            "",
-            ["fallback.state_dir", "empty"],
-        ),
-        (
             "TENURE_FALLBACK_LISTEN",
             "7500",
             ["fallback.listen", "0.0.0.0:7500"],

@@ -4,6 +4,7 @@ mod kubernetes;
 mod peers;
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use super::load::from_settings;
@@ -215,10 +216,130 @@ fn an_unknown_key_is_reported_with_its_place_and_the_nearest_known_key() {
     );
     let error = refused("election = \"a\"\nzzz = 1\n");
     assert!(error.contains("known are election, candidate"), "{error}");
-    assert!(
-        refused("[mine]\nx = 1").contains("unknown key mine"),
-        "an unknown table"
-    );
+}
+
+#[test]
+fn what_no_program_knows_is_refused_in_each_scope_with_line_and_suggestion() {
+    for (text, expected) in [
+        (
+            "[acess]\nfile = \"x\"",
+            "unknown table [acess]; did you mean [access]?",
+        ),
+        (
+            "[Access]\nfile = \"x\"",
+            "unknown table [Access]; did you mean [access]?",
+        ),
+        ("[ACCESS]", "unknown table [ACCESS]; did you mean [access]?"),
+        (
+            "acess.file = \"x\"",
+            "unknown table [acess]; did you mean [access]?",
+        ),
+        (
+            "\"audits\".required = true",
+            "unknown table [audits]; did you mean [audit]?",
+        ),
+        ("[tsl]", "unknown table [tsl]; did you mean [tls]?"),
+        ("[[tsl]]", "unknown table [tsl]; did you mean [tls]?"),
+        (
+            "[server]\nlisten = \"x\"",
+            "unknown table [server]; did you mean [serve]?",
+        ),
+        (
+            "[metadta]\na = \"b\"",
+            "unknown table [metadta]; did you mean [metadata]?",
+        ),
+        ("[limits]\nmax = 1", "unknown table [limits]; known are ["),
+        (
+            "data_dir = \"/data\"",
+            "unknown key data_dir; did you mean data_dir in [serve]?",
+        ),
+        (
+            "trusted_proxies = []",
+            "unknown key trusted_proxies; did you mean trusted_proxies in [access]?",
+        ),
+        (
+            "\"access.file\" = \"x\"",
+            "unknown key \"access.file\"; did you mean file in [access]?",
+        ),
+        (
+            "lease_duratoin = \"1s\"",
+            "unknown key lease_duratoin; did you mean lease_duration?",
+        ),
+        (
+            "audit = { requird = true }",
+            "unknown key requird; did you mean required?",
+        ),
+        ("[access.file]\nx = 1\n[access.fil]", "unknown key fil;"),
+        (
+            "[serve]\npriority = 1",
+            "unknown key priority; did you mean priority above all tables?",
+        ),
+        (
+            "[tls]\nca_file = \"x\"",
+            "unknown key ca_file; did you mean ca_file above all tables or ca_file in [kubernetes]",
+        ),
+        ("access = \"x\"", "access = \"x\": must be a table"),
+        ("[[access]]", "must be a table: write [access]"),
+    ] {
+        for scope in [Scope::Candidate, Scope::Store] {
+            let text = format!("# a file\n{text}\n");
+            let error = Settings::of_toml(scope, &text, Path::new("t.toml"));
+            let error = error.unwrap_err().to_string();
+            assert!(
+                error.starts_with("t.toml:") && error.contains(expected),
+                "{error}"
+            );
+        }
+    }
+    // A store and a candidate may share a file.
+    let text = "election = \"a\"\n[access]\nfile = \"x\"\n[metadata]\n\"a.b\" = \"c\"\n";
+    for scope in [Scope::Candidate, Scope::Store] {
+        Settings::of_toml(scope, text, Path::new("t.toml")).unwrap();
+    }
+}
+
+#[test]
+fn a_variable_without_a_value_is_not_set() {
+    let file = "election = \"a\"\nstop_grace = \"1s\"\nca_file = \"/no/such/file\"";
+    let empty = [
+        ("TENURE_STOP_GRACE", ""),
+        ("TENURE_PRIORITY", ""),
+        ("TENURE_REQUIRE_FENCING", ""),
+        ("TENURE_SERVERS", ""),
+        ("TENURE_SERVER", "http://a"),
+        ("TENURE_CA_FILE", ""),
+    ];
+    let error = load(file, &empty).unwrap_err();
+    assert!(error.contains("tenure.toml:3: ca_file"), "{error}");
+    let config = load("election = \"a\"\nstop_grace = \"1s\"", &empty[..5]).unwrap();
+    assert_eq!(config.timings().stop_grace(), Duration::from_secs(1));
+    assert_eq!(config.servers()[0].to_string(), "http://a/");
+}
+
+#[test]
+fn a_path_is_no_url_and_has_no_home_directory() {
+    let keys = ["ca_file", "token_file", "client_certificate", "client_key"];
+    for key in keys {
+        for (path, part) in [("~/x", "whole path"), ("file:///x", "is a URL")] {
+            let error = refused(&format!("election = \"a\"\n{key} = {path:?}"));
+            let place = format!("tenure.toml:2: {key} = {path:?}: ");
+            assert!(error.starts_with(&place) && error.contains(part), "{error}");
+            let variable = format!("TENURE_{}", key.to_uppercase());
+            let error = load("election = \"a\"", &[(&variable, path)]).unwrap_err();
+            assert!(error.contains(&variable) && error.contains(part), "{error}");
+        }
+    }
+    let peers = "strategy = \"bully\"\n[bully]\nnode = 1\npeers = [\"1=http://a:1\"]";
+    for (key, path, part) in [
+        ("state_dir", "", "must not be empty"),
+        ("state_dir", "~/x", "whole path"),
+        ("key_file", "~/x", "whole path"),
+        ("key_file", "file:x", "is a URL"),
+    ] {
+        let error = refused(&format!("election = \"a\"\n{peers}\n{key} = {path:?}"));
+        let place = format!("tenure.toml:6: bully.{key} = {path:?}: ");
+        assert!(error.starts_with(&place) && error.contains(part), "{error}");
+    }
 }
 
 #[test]

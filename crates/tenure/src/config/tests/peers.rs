@@ -69,7 +69,6 @@ fn invalid_peers_are_refused_with_key_and_numbers() {
             "1=http://me:secret@a:1",
             ["bully.peers", "user or a password"],
         ),
-        ("TENURE_BULLY_STATE_DIR", "", ["bully.state_dir", "empty"]),
         (
             "TENURE_BULLY_LISTEN",
             "7500",

@@ -9,8 +9,10 @@ use tenure_core::bully::HardState;
 
 use super::*;
 
+const GROUP: &str = "tests/billing";
+
 fn open(path: &Path) -> Result<StateFile, StateError> {
-    StateFile::open(path, &cluster(), NodeId(1), &fingerprint(1))
+    StateFile::open(path, GROUP, NodeId(1), &fingerprint(1))
 }
 
 fn record(epoch: u64) -> HardState {
@@ -53,8 +55,8 @@ fn changed_settings_of_the_group_are_detected() {
     });
     let members = Membership::new(members).unwrap();
     let settings = GroupSettings::new(NodeId(1), members, GroupTimings::default()).unwrap();
-    let two = Fingerprint::of(&settings);
-    let opened = StateFile::open(folder.path(), &cluster(), NodeId(1), &two).unwrap();
+    let two = Fingerprint::of(&election(), &settings);
+    let opened = StateFile::open(folder.path(), GROUP, NodeId(1), &two).unwrap();
     assert!(opened.config_changed);
     assert_eq!(opened.record(), record(1));
 }
@@ -83,9 +85,13 @@ fn members_with_another_k_have_another_fingerprint() {
     let settings = GroupSettings::new(NodeId(1), members, GroupTimings::default()).unwrap();
     let with_k = |k| {
         let quorums = tenure_core::bully::Quorums::fallback(3, k).unwrap();
-        Fingerprint::of(&settings.clone().with_quorums(quorums))
+        Fingerprint::of(&election(), &settings.clone().with_quorums(quorums))
     };
-    let [one, two, majority] = [with_k(1), with_k(2), Fingerprint::of(&settings)];
+    let [one, two, majority] = [
+        with_k(1),
+        with_k(2),
+        Fingerprint::of(&election(), &settings),
+    ];
     assert!(one.hash != two.hash && one.hash != majority.hash && two.hash != majority.hash);
     assert!(one.text.contains("k = 1") && two.text.contains("k = 2"));
 }
@@ -172,11 +178,10 @@ fn damage_at_any_byte_is_detected() {
 #[test]
 fn the_state_of_another_member_or_group_is_refused_with_both_names() {
     let folder = written(1);
-    let other: Name = "mail".parse().unwrap();
-    for (cluster, node) in [(cluster(), 2), (other, 1)] {
-        let error = StateFile::open(folder.path(), &cluster, NodeId(node), &fingerprint(1));
+    for (group, node) in [(GROUP, 2), ("tests/mail", 1), ("other/billing", 1)] {
+        let error = StateFile::open(folder.path(), group, NodeId(node), &fingerprint(1));
         let error = error.unwrap_err().to_string();
-        let both = format!("member 1 of billing, and this is member {node} of {cluster}");
+        let both = format!("member 1 of {GROUP}, and this is member {node} of {group}");
         assert!(error.contains(&both), "{error}");
     }
     assert_eq!(open(folder.path()).unwrap().record(), record(1));

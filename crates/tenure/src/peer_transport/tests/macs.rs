@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Response, Uri};
 use axum::routing::any;
 
@@ -65,7 +66,8 @@ async fn between(target: SocketAddr, change: Change) -> SocketAddr {
     let handler = any(
         move |uri: Uri, headers: HeaderMap, body: Bytes| async move {
             let url = format!("http://{target}{}", uri.path());
-            let request = http.post(url).header(MAC_HEADER, &headers[MAC_HEADER]);
+            let request = http.post(url).header(CONTENT_TYPE, &headers[CONTENT_TYPE]);
+            let request = request.header(MAC_HEADER, &headers[MAC_HEADER]);
             let response = request.body(body).send().await.unwrap();
             let mac = response.headers()[MAC_HEADER].to_str().unwrap().to_owned();
             let status = response.status().as_u16();

@@ -16,7 +16,7 @@ use reqwest::Url;
 use tenure_core::bully::{
     GroupSettings, GroupTimings, Member, Membership, PeerMessage, QuorumMessage,
 };
-use tenure_core::{Epoch, Incarnation, Instant, Name, NodeId};
+use tenure_core::{ElectionName, Epoch, Incarnation, Instant, Name, NodeId};
 use tokio::sync::watch;
 
 use super::*;
@@ -37,6 +37,10 @@ fn cluster() -> Name {
     "billing".parse().unwrap()
 }
 
+fn election() -> ElectionName {
+    "tests/billing".parse().unwrap()
+}
+
 fn key() -> PeerKey {
     PeerKey::new("a key that tests share").unwrap()
 }
@@ -52,7 +56,7 @@ fn fingerprint(me: u32) -> Fingerprint {
     };
     let members = Membership::new([1, 2, 3].map(member)).unwrap();
     let settings = GroupSettings::new(NodeId(me), members, GroupTimings::default()).unwrap();
-    Fingerprint::of(&settings)
+    Fingerprint::of(&election(), &settings)
 }
 
 /// The setup of a member that listens. Its peers have no address until a test sets one.
@@ -72,6 +76,7 @@ fn setup(me: u32) -> Setup {
         message_lifetime: LIFETIME,
         mac: keyed(),
         listen: Some("127.0.0.1:0".parse().unwrap()),
+        hosts: vec!["two.lan".into()],
         page: axum::Router::new(),
         store: None,
         clock: Clock::system().unwrap(),
@@ -324,10 +329,23 @@ fn settings_that_must_be_the_same_are_in_the_fingerprint() {
         let members = Membership::new(members).unwrap();
         let settings = GroupSettings::new(NodeId(1), members, GroupTimings::default()).unwrap();
         let settings = settings.with_guarantee(guarantee);
-        Fingerprint::of(&settings).hash
+        Fingerprint::of(&election(), &settings).hash
     };
     use tenure_core::bully::GroupGuarantee::{BestEffort, Quorum};
     assert_eq!(of([0, 0, 0], Quorum), fingerprint(1).hash);
     assert_ne!(of([0, 0, 0], BestEffort), fingerprint(1).hash);
     assert_ne!(of([9, 0, 0], Quorum), fingerprint(1).hash);
+    let settings = GroupSettings::new(
+        NodeId(1),
+        Membership::new([1, 2, 3].map(|id| Member {
+            id: NodeId(id),
+            priority: 0,
+        }))
+        .unwrap(),
+        GroupTimings::default(),
+    );
+    for other in ["other/billing", "tests/other"] {
+        let other = Fingerprint::of(&other.parse().unwrap(), settings.as_ref().unwrap());
+        assert_ne!(other.hash, fingerprint(1).hash, "{}", other.text);
+    }
 }

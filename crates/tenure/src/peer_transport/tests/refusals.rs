@@ -1,5 +1,6 @@
 //! Every refusal: its status and code, its counter, and that it changes no state.
 
+use reqwest::header::{CONTENT_TYPE, HOST, ORIGIN};
 use serde_json::{Value, json};
 
 use super::*;
@@ -35,6 +36,7 @@ impl Writer {
 
     pub(super) async fn post(&self, body: Vec<u8>, macs: &[&str]) -> (u16, Value) {
         let mut request = self.http.post(&self.url).body(body);
+        request = request.header(CONTENT_TYPE, "application/json");
         for mac in macs {
             request = request.header(MAC_HEADER, *mac);
         }
@@ -153,6 +155,112 @@ async fn each_refusal_has_its_code_is_counted_and_changes_nothing() {
     let ((status, answer), ()) = tokio::join!(writer.send(&good), taken);
     assert_eq!((status, &answer["payloads"]), (200, &json!([])));
     assert_eq!(two.counters().taken, 1);
+}
+
+/// Returns the member 1 of a group without a key, which it could be ended by, and a message that
+/// says that another process is member 1.
+async fn open_to_all() -> (PeerServer, Inbox, Value) {
+    let (one, inbox) = PeerServer::start(Setup {
+        mac: Mac::new(None).into(),
+        ..setup(1)
+    })
+    .unwrap();
+    let claim = json!({
+        "version": 1, "cluster": "billing", "config": fingerprint(1).hash,
+        "from": 1, "incarnation": 9, "instance": 1, "to": 1, "number": 1, "good_until": null,
+        "payload": {"election": {"quorum": {"pre_vote": {"round": 1}}}},
+    });
+    (one, inbox, claim)
+}
+
+#[tokio::test]
+async fn a_stranger_to_the_group_does_not_end_a_member_by_its_node_id() {
+    let (one, mut inbox, claim) = open_to_all().await;
+    let writer = Writer::to(&one);
+    let stranger = with(&claim, "/config", "0000").to_string().into_bytes();
+    let (status, problem) = writer.post(stranger, &[]).await;
+    assert_eq!((status, &problem["code"]), (409, &"config_differs".into()));
+    let event = tokio::time::timeout(Duration::from_millis(50), inbox.recv()).await;
+    assert!(event.is_err(), "{event:?}");
+    // The same claim of a process with the settings of the group counts.
+    let (_, problem) = writer.post(claim.to_string().into_bytes(), &[]).await;
+    assert_eq!(problem["code"], "runs_twice");
+    let event = next(&mut inbox).await;
+    assert!(matches!(event, PeerEvent::Duplicate(_)), "{event:?}");
+}
+
+#[tokio::test]
+async fn a_page_of_another_site_reads_nothing_and_sends_nothing() {
+    let (one, mut inbox, claim) = open_to_all().await;
+    let url = Writer::to(&one).url;
+    let json = (CONTENT_TYPE, "application/json");
+    let post = |headers: Vec<(reqwest::header::HeaderName, &'static str)>| {
+        let post = reqwest::Client::new().post(&url).body(claim.to_string());
+        let post = headers
+            .into_iter()
+            .fold(post, |post, (name, value)| post.header(name, value));
+        async {
+            let answer = post.send().await.unwrap();
+            let status = answer.status().as_u16();
+            let problem: Value = answer.json().await.unwrap();
+            (status, problem["code"].as_str().unwrap().to_owned())
+        }
+    };
+    for kind in [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+    ] {
+        let refused = post(vec![(CONTENT_TYPE, kind)]).await;
+        assert_eq!(refused, (415, "not_json".into()), "{kind}");
+    }
+    assert_eq!(post(Vec::new()).await, (415, "not_json".into()));
+    let foreign = (403, "cross_origin".to_owned());
+    assert_eq!(
+        post(vec![json.clone(), (ORIGIN, "https://evil.example")]).await,
+        foreign
+    );
+    // The name resolves to this address, so the browser considers both to be of one origin.
+    let rebound = [
+        (HOST, "evil.example:7500"),
+        (ORIGIN, "http://evil.example:7500"),
+    ];
+    assert_eq!(post([vec![json], rebound.to_vec()].concat()).await, foreign);
+    for path in ["v1/peers/billing/status", "v1/peers/billing/members", ""] {
+        let get = reqwest::Client::new().get(at(listening_on(&one)).join(path).unwrap());
+        let get = get.header(HOST, "evil.example");
+        assert_eq!(get.send().await.unwrap().status(), 403, "{path}");
+    }
+    let event = tokio::time::timeout(Duration::from_millis(50), inbox.recv()).await;
+    assert!(event.is_err(), "{event:?}");
+}
+
+#[tokio::test]
+async fn a_member_answers_under_its_names_and_members_with_the_key_may_use_another_one() {
+    let (two, _inbox) = PeerServer::start(setup(2)).unwrap();
+    let status_for = |host: &'static str| {
+        let url = at(listening_on(&two))
+            .join("v1/peers/billing/status")
+            .unwrap();
+        let get = reqwest::Client::new().get(url).header(HOST, host);
+        async { get.send().await.unwrap().status().as_u16() }
+    };
+    for (host, status) in [("two.lan:7500", 200), ("10.0.0.2", 200), ("other.lan", 403)] {
+        assert_eq!(status_for(host).await, status, "{host}");
+    }
+    let writer = Writer::to(&two);
+    let body = writer.good().await.to_string();
+    let post = reqwest::Client::new().post(&writer.url);
+    let post = post
+        .header(HOST, "other.lan")
+        .header(CONTENT_TYPE, "application/json");
+    let wrong = post
+        .header(MAC_HEADER, "0")
+        .body(body)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(wrong.status(), 401, "the MAC decides");
 }
 
 #[tokio::test]

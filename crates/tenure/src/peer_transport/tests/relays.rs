@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -232,6 +233,7 @@ impl Caller {
 
     async fn post(&self, body: &str, mac: &str, path: Option<&str>) -> (u16, Value) {
         let request = self.http.post(&self.url).body(body.to_owned());
+        let request = request.header(CONTENT_TYPE, "application/json");
         let mut request = request.header(MAC_HEADER, mac);
         if let Some(path) = path {
             request = request.header(PATH_HEADER, path);

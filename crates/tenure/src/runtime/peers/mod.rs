@@ -20,7 +20,8 @@ use futures_util::future::BoxFuture;
 use tenure_core::bully::{PeerCandidate, PeerEffect, PeerInput, PeerMessage, QuorumMessage};
 use tenure_core::detector::{Candidacy, Detector, DetectorInput, DetectorOutput};
 use tenure_core::election::joint::JointEffect;
-use tenure_core::election::{CampaignFailure, EndReason, Output, Standing, TermEvent};
+use tenure_core::election::{CampaignFailure, EndReason, Output, Standing, TaskEnd, TermEvent};
+use tenure_core::lease::candidate::RELEASE_LIMIT;
 use tenure_core::{CandidateId, Epoch, Incarnation, Instant, NodeId};
 use tokio::sync::watch;
 use tracing::error;
@@ -71,6 +72,8 @@ pub(crate) struct Peers<M = PeerCandidate> {
     status: Status,
     /// The time of the last message of each other member.
     heard: BTreeMap<NodeId, Instant>,
+    /// The time at which the task of the last term was gone.
+    stopped: Instant,
     /// A term that is over, but whose last messages are still being sent.
     ended: Option<Ended>,
     /// The reason why this member may not take part any more.
@@ -107,7 +110,8 @@ struct Ended {
     reason: EndReason,
     /// The time of the next check whether the messages have been sent.
     check_at: Instant,
-    /// The time at which all messages have been sent or are certainly lost.
+    /// The time at which all messages have been sent or are certainly lost, or at which the end of
+    /// the term waits no longer.
     until: Instant,
 }
 
@@ -143,6 +147,7 @@ impl<M: PeerMachine> Peers<M> {
             metadata,
             status,
             heard: BTreeMap::new(),
+            stopped: Instant::default(),
             ended: None,
             banned: None,
             carrier: None,
@@ -186,7 +191,11 @@ impl<M: PeerMachine> Peers<M> {
                 DetectorInput::Heard { from, incarnation }
             }
             Payload::Election(message) => {
-                let input = PeerInput::Message { from, message };
+                let input = PeerInput::Message {
+                    from,
+                    incarnation,
+                    message,
+                };
                 self.machine.handle_peer_input(now, input);
                 DetectorInput::Heard { from, incarnation }
             }
@@ -230,11 +239,12 @@ impl<M: PeerMachine> Peers<M> {
                     Output::Term(TermEvent::Ended(epoch, reason)) => {
                         self.metadata.proclaimed = None;
                         let timings = self.machine.node().settings().timings();
+                        let sent_by = now + timings.message_lifetime();
                         self.ended = Some(Ended {
                             epoch,
                             reason,
                             check_at: now,
-                            until: now + timings.message_lifetime(),
+                            until: sent_by.min(self.stopped + RELEASE_LIMIT),
                         });
                     }
                     Output::Term(event) => return Some(event),
@@ -400,6 +410,11 @@ impl<M: PeerMachine> StrategyIo for Peers<M> {
 
     fn machine(&mut self) -> &mut M {
         &mut self.machine
+    }
+
+    fn task_ended(&mut self, now: Instant, end: TaskEnd) {
+        self.stopped = now;
+        self.machine.task_ended(now, end, &mut OsRandom);
     }
 
     fn poll_term_event(&mut self, now: Instant) -> Option<TermEvent> {

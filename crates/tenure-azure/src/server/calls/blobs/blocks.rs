@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::body::{Body as Stream, Bytes};
+use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::response::Response;
 use base64::Engine as _;
@@ -15,7 +15,7 @@ use quick_xml::de::Deserializer;
 use serde::Deserialize;
 
 use super::write::{WRITTEN, commit};
-use super::{check_md5, content_headers, read, too_large};
+use super::{check_md5, content_headers, too_large};
 use crate::server::access::BlobAccess;
 use crate::server::blobs::{Block, Body, Item, MAX_BLOCKS};
 use crate::server::call::Call;
@@ -56,16 +56,16 @@ enum Listed {
 }
 
 /// "Put Block". It does not change the blob.
-pub(in crate::server) async fn put_block(call: Call, body: Stream) -> Result<Response> {
+pub(in crate::server) async fn put_block(call: Call) -> Result<Response> {
     let id = block_id(&call)?;
-    if Conditions::of(&call.headers)? != Conditions::default() {
+    if Conditions::of(&call.head.headers)? != Conditions::default() {
         return Err(UNSUPPORTED_HEADER.because("Put Block has no conditional headers"));
     }
-    let sent = read(&call, body, call.service.max_blob_bytes).await?;
+    let sent = call.body(call.service.max_blob_bytes).await?;
     if sent.is_empty() {
         return Err(invalid("content-length", "a block has at least one byte"));
     }
-    check_md5(text(&call.headers, "content-md5")?, &sent)?;
+    check_md5(text(&call.head.headers, "content-md5")?, &sent)?;
     // The lock ensures that a block of a former holder never replaces a block of the new holder.
     let blobs = &call.service.blobs;
     let _lock = blobs.write_lock().await;
@@ -80,8 +80,8 @@ pub(in crate::server) async fn put_block(call: Call, body: Stream) -> Result<Res
 }
 
 /// "Put Block List": creates the blob from blocks.
-pub(in crate::server) async fn put_block_list(call: Call, body: Stream) -> Result<Response> {
-    let headers = &call.headers;
+pub(in crate::server) async fn put_block_list(call: Call) -> Result<Response> {
+    let headers = &call.head.headers;
     let conditions = Conditions::of(headers)?;
     let blob = Item {
         metadata: metadata(headers)?,
@@ -89,7 +89,7 @@ pub(in crate::server) async fn put_block_list(call: Call, body: Stream) -> Resul
         content: content_headers(headers)?,
         ..Item::default()
     };
-    let sent = read(&call, body, MAX_LIST_BYTES).await?;
+    let sent = call.body(MAX_LIST_BYTES).await?;
     check_md5(text(headers, "content-md5")?, &sent)?;
     let list = parse(&sent)?;
     let most = call.service.max_blob_bytes;
@@ -105,7 +105,7 @@ pub(in crate::server) async fn put_block_list(call: Call, body: Stream) -> Resul
 }
 
 /// "Get Block List".
-pub(in crate::server) async fn block_list(call: Call, _: Stream) -> Result<Response> {
+pub(in crate::server) async fn block_list(call: Call) -> Result<Response> {
     let asked = match call.query.text("blocklisttype") {
         "" | "committed" => [true, false],
         "uncommitted" => [false, true],

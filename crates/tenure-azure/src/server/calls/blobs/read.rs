@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body as Stream, Bytes};
+use axum::body::Bytes;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use base64::Engine as _;
@@ -35,16 +35,16 @@ const OVERRIDES: [(&str, &str); 5] = [
 ];
 
 /// "Get Blob".
-pub(in crate::server) async fn get(call: Call, _: Stream) -> Result<Response> {
+pub(in crate::server) async fn get(call: Call) -> Result<Response> {
     let (blob, snapshot) = read_blob(&call).await?;
-    let range = range(&call.headers)?;
+    let range = range(&call.head.headers)?;
     let len = blob.body.len();
     let (first, count) = match range {
         None => (0, len),
         Some((first, _)) if first >= len => return Err(INVALID_RANGE.of_size(len)),
         Some((first, last)) => (first, last.map_or(len, |last| len.min(last + 1)) - first),
     };
-    let is_hashed = asks_for_hash(&call.headers)?;
+    let is_hashed = asks_for_hash(&call.head.headers)?;
     if is_hashed && (range.is_none() || count > MAX_HASHED) {
         let reason = format!("it needs a range of at most {MAX_HASHED} bytes");
         return Err(invalid(HASHED, &reason));
@@ -79,17 +79,17 @@ pub(in crate::server) async fn get(call: Call, _: Stream) -> Result<Response> {
 }
 
 /// "Get Blob Properties" and "Get Blob Metadata".
-pub(in crate::server) async fn properties(call: Call, _: Stream) -> Result<Response> {
+pub(in crate::server) async fn properties(call: Call) -> Result<Response> {
     let (blob, snapshot) = read_blob(&call).await?;
     let mut response = described(&call, &blob, snapshot);
-    if call.method == Method::HEAD {
+    if call.head.method == Method::HEAD {
         set(response.headers_mut(), "content-length", blob.body.len());
     }
     Ok(response)
 }
 
 async fn read_blob(call: &Call) -> Result<(Arc<Item>, LeaseSnapshot)> {
-    let conditions = Conditions::of(&call.headers)?;
+    let conditions = Conditions::of(&call.head.headers)?;
     let blob = call.existing()?;
     conditions.check_read(&blob)?;
     let access = call.check_access(BlobAccess::Read, AccessEffect::Keep);

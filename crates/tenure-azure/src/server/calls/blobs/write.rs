@@ -1,10 +1,10 @@
 //! "Put Blob", "Set Blob Metadata", "Set Blob Properties" and "Delete Blob".
 
-use axum::body::{Body as Stream, Bytes};
+use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::{CONTENT, check_md5, content_headers, read, too_large};
+use super::{CONTENT, check_md5, content_headers, too_large};
 use crate::protocol::{BLOB_TYPE, LEASE_ID};
 use crate::server::access::BlobAccess;
 use crate::server::auth::Kind;
@@ -23,8 +23,8 @@ pub(super) const WRITTEN: &str = "x-ms-request-server-encrypted";
 const DEFAULT_TYPE: &str = "application/octet-stream";
 
 /// "Put Blob".
-pub(in crate::server) async fn put(call: Call, body: Stream) -> Result<Response> {
-    let headers = &call.headers;
+pub(in crate::server) async fn put(call: Call) -> Result<Response> {
+    let headers = &call.head.headers;
     let conditions = Conditions::of(headers)?;
     let mut blob = Item {
         metadata: metadata(headers)?,
@@ -38,7 +38,7 @@ pub(in crate::server) async fn put(call: Call, body: Stream) -> Result<Response>
         }
     }
     let kind = required(headers, BLOB_TYPE)?;
-    let sent = read(&call, body, call.service.max_blob_bytes).await?;
+    let sent = call.body(call.service.max_blob_bytes).await?;
     let md5 = match kind {
         // The content header of the blob has precedence over the header of the request.
         "BlockBlob" => blob.content.get("content-md5").map(String::as_str),
@@ -84,7 +84,7 @@ pub(super) async fn commit(
     call.check_access(BlobAccess::Write, AccessEffect::Keep)
         .await?;
     if known.is_some() {
-        let is_holder = given(&call.headers, LEASE_ID)?.is_some();
+        let is_holder = given(&call.head.headers, LEASE_ID)?.is_some();
         if only_new && !is_holder {
             return Err(BLOB_ALREADY_EXISTS.into());
         }
@@ -106,26 +106,26 @@ pub(super) async fn commit(
 }
 
 /// "Set Blob Metadata": replaces all metadata.
-pub(in crate::server) async fn set_metadata(call: Call, _: Stream) -> Result<Response> {
-    let metadata = metadata(&call.headers)?;
+pub(in crate::server) async fn set_metadata(call: Call) -> Result<Response> {
+    let metadata = metadata(&call.head.headers)?;
     let mut response = alter(&call, |blob| blob.metadata = metadata).await?;
     set(response.headers_mut(), WRITTEN, false);
     Ok(response)
 }
 
 /// "Set Blob Properties": replaces all content headers.
-pub(in crate::server) async fn set_properties(call: Call, _: Stream) -> Result<Response> {
+pub(in crate::server) async fn set_properties(call: Call) -> Result<Response> {
     for name in ["x-ms-blob-content-length", "x-ms-sequence-number-action"] {
-        if call.headers.contains_key(name) {
+        if call.head.headers.contains_key(name) {
             return Err(UNSUPPORTED_HEADER.because(name));
         }
     }
-    let content = content_headers(&call.headers)?;
+    let content = content_headers(&call.head.headers)?;
     alter(&call, |blob| blob.content = content).await
 }
 
 async fn alter(call: &Call, change: impl FnOnce(&mut Item)) -> Result<Response> {
-    let conditions = Conditions::of(&call.headers)?;
+    let conditions = Conditions::of(&call.head.headers)?;
     let blobs = &call.service.blobs;
     let lock = blobs.write_lock().await;
     let mut blob = Item::clone(&*call.existing()?);
@@ -139,9 +139,9 @@ async fn alter(call: &Call, change: impl FnOnce(&mut Item)) -> Result<Response> 
 
 /// "Delete Blob". Its lease is deleted first: if the store's process ends between the two
 /// deletions, a blob without a lease remains, and never a lease without a blob.
-pub(in crate::server) async fn delete(call: Call, _: Stream) -> Result<Response> {
-    let conditions = Conditions::of(&call.headers)?;
-    if text(&call.headers, "x-ms-delete-snapshots")? == Some("only") {
+pub(in crate::server) async fn delete(call: Call) -> Result<Response> {
+    let conditions = Conditions::of(&call.head.headers)?;
+    if text(&call.head.headers, "x-ms-delete-snapshots")? == Some("only") {
         return Err(invalid("x-ms-delete-snapshots", "there are no snapshots"));
     }
     let blobs = &call.service.blobs;
@@ -162,7 +162,7 @@ pub(in crate::server) async fn delete(call: Call, _: Stream) -> Result<Response>
 fn page_length(call: &Call, body: &Bytes) -> Result<u64> {
     let name = "x-ms-blob-content-length";
     let most = call.service.max_blob_bytes;
-    let length = required(&call.headers, name)?.parse::<u64>();
+    let length = required(&call.head.headers, name)?.parse::<u64>();
     let length = length.map_err(|_| invalid(name, "it must be a whole number"))?;
     if length % 512 != 0 {
         return Err(invalid(name, "it must be a multiple of 512"));

@@ -13,10 +13,11 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use tenure::__cli::guard;
 use tenure::Candidate;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -31,7 +32,13 @@ pub(super) struct StatusListener {
 
 impl StatusListener {
     /// Starts to serve the status of this candidate.
-    pub(super) fn start(listener: TcpListener, candidate: Arc<Candidate>) -> anyhow::Result<Self> {
+    ///
+    /// `hosts` are names under which clients reach it.
+    pub(super) fn start(
+        listener: TcpListener,
+        hosts: Vec<String>,
+        candidate: Arc<Candidate>,
+    ) -> anyhow::Result<Self> {
         let address = listener.local_addr()?;
         info!(election = %candidate.election(), candidate = %candidate.id(), %address,
             "serving the status");
@@ -41,7 +48,7 @@ impl StatusListener {
         let stopped = stop.clone();
         let serve = async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            let router = router(candidate);
+            let router = guard(router(candidate), hosts, "the status listener", is_probe);
             tokio::select! {
                 () = connections::serve(listener, router) => {}
                 () = stopped.cancelled() => {}
@@ -77,6 +84,11 @@ fn router(candidate: Arc<Candidate>) -> Router {
     let routes = candidate.router();
     let metrics = Router::new().route("/metrics", get(metrics));
     routes.merge(metrics.with_state(candidate))
+}
+
+/// Returns whether a request is a probe, which may name any host: its answer tells nothing.
+fn is_probe(request: &Request) -> bool {
+    ["/livez", "/readyz"].contains(&request.uri().path())
 }
 
 async fn metrics(State(candidate): State<Arc<Candidate>>) -> impl IntoResponse {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, ensure};
 use reqwest::{Certificate, Client};
 use serde_json::Value;
+use tenure_core::pem;
 use tenure_server::access::{Access, Issuer, KeySource, read_keys};
 use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
@@ -187,8 +188,11 @@ fn client(ca_file: Option<&Path>) -> anyhow::Result<Client> {
         .redirect(reqwest::redirect::Policy::none());
     let builder = match ca_file {
         Some(path) => {
-            let certificates = Certificate::from_pem_bundle(read(path)?.as_bytes())?;
-            builder.tls_certs_only(certificates)
+            let text = read(path)?;
+            let authorities = pem::authorities(text.as_bytes());
+            let authorities = authorities.with_context(|| path.display().to_string())?;
+            let certificates = authorities.iter().map(|it| Certificate::from_der(&it.der));
+            builder.tls_certs_only(certificates.collect::<Result<Vec<_>, _>>()?)
         }
         None => builder,
     };

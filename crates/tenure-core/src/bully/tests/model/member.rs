@@ -26,6 +26,7 @@ impl PeerCandidate {
             machine.known = None;
             machine.silent.clear();
             machine.promise_until = machine.promise_until.filter(|&until| now < until);
+            machine.promised = machine.promised.filter(|_| machine.promise_until.is_some());
             if let Role::Following { leader } = &mut machine.role {
                 *leader = None;
             }
@@ -108,9 +109,10 @@ impl PeerCandidate {
         let Machine::Quorum(machine) = &self.machine else {
             return false;
         };
-        let promised = machine.promised_to(&self.state, now);
+        let own = self.state.own_process();
+        let bound = machine.bound_elsewhere(&self.state, now, own);
         let idle = matches!(machine.role, Role::Following { .. }) && self.state.term.is_none();
-        idle && promised.is_none_or(|to| to == self.state.me())
+        idle && bound.is_none()
     }
 
     /// Returns whether a crash changes nothing: no promise binds the member, and it neither leads

@@ -82,7 +82,12 @@ impl PeerCandidate {
 
 impl Peer {
     pub(super) fn hear(&mut self, from: NodeId, message: PeerMessage) {
-        let input = PeerInput::Message { from, message };
+        let incarnation = Incarnation(1);
+        let input = PeerInput::Message {
+            from,
+            incarnation,
+            message,
+        };
         self.0.handle_message(now(), input, &mut Constant);
     }
 

@@ -15,6 +15,7 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use super::*;
 use crate::bully::node::Machine;
+use crate::bully::node_state::Process;
 use crate::bully::quorum::Role;
 
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +44,10 @@ struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     places: Vec<Place>,
-    net: BTreeSet<(NodeId, NodeId, QuorumMessage)>,
+    net: BTreeSet<(Process, NodeId, QuorumMessage)>,
+    /// Processes that led when their members restarted. They may still run: frozen, or beside a
+    /// copy of their state.
+    former: Vec<PeerCandidate>,
     now: u8,
     /// The remaining events within the bounds.
     elections: u8,
@@ -59,7 +63,7 @@ enum Action {
     /// The flag tells whether the candidate knows the greatest epoch of all members, or only its
     /// own record.
     Stand(NodeId, bool),
-    Deliver(NodeId, NodeId, QuorumMessage),
+    Deliver(Process, NodeId, QuorumMessage),
     Crash(NodeId),
     Renew(NodeId),
     TaskEnds(NodeId),
@@ -72,9 +76,13 @@ impl fmt::Display for Action {
             Self::Stand(id, false) => write!(f, "{id} asks for votes"),
             Self::Stand(id, true) => write!(f, "{id} asks for votes, for the greatest epoch"),
             Self::Deliver(from, to, message) => {
-                write!(f, "{to} receives a message of {from}: {message:?}")
+                let Process { node, incarnation } = from;
+                write!(
+                    f,
+                    "{to} receives a message of {node}, start {incarnation}: {message:?}"
+                )
             }
-            Self::Crash(id) => write!(f, "{id} crashes and restarts"),
+            Self::Crash(id) => write!(f, "{id} starts again; its earlier process may still run"),
             Self::Renew(id) => write!(f, "{id} asks for renewals"),
             Self::TaskEnds(id) => write!(f, "{id}'s task ends"),
             Self::Tick => write!(f, "time passes"),
@@ -85,6 +93,10 @@ impl fmt::Display for Action {
 fn tick(number: u8) -> Instant {
     // Ticks are so short that the wall clock, which is the source of epochs, does not advance.
     Instant::from_nanos(u64::from(number))
+}
+
+fn leads(node: &PeerCandidate, now: Instant) -> bool {
+    matches!(node.standing(now), Standing::Leading { .. })
 }
 
 impl Bounds {
@@ -126,7 +138,8 @@ impl State {
                     to,
                     message: PeerMessage::Quorum(message),
                 }) => {
-                    self.net.insert((id, to, message));
+                    let from = place.node.state.own_process();
+                    self.net.insert((from, to, message));
                 }
                 // A crash before the record is on disk is equivalent to a crash before the event. A
                 // crash after that and before the messages leave is equivalent to losing the
@@ -170,6 +183,7 @@ impl Model for Bounds {
         alloc::vec![State {
             places: places.collect(),
             net: BTreeSet::new(),
+            former: Vec::new(),
             now: 0,
             elections: self.elections,
             crashes: self.crashes,
@@ -186,9 +200,9 @@ impl Model for Bounds {
             let Machine::Quorum(machine) = &place.node.machine else {
                 continue;
             };
-            let free = machine
-                .promised_to(&place.node.state, now)
-                .is_none_or(|to| to == id);
+            let own = place.node.state.own_process();
+            let bound = machine.bound_elsewhere(&place.node.state, now, own);
+            let free = bound.is_none();
             let idle =
                 matches!(machine.role, Role::Following { .. }) && place.node.state.term.is_none();
             // All members are equivalent, so it is enough that the first one begins.
@@ -229,15 +243,28 @@ impl Model for Bounds {
             }
             Action::Deliver(from, to, message) => {
                 let message = PeerMessage::Quorum(message);
+                let Process {
+                    node: from,
+                    incarnation,
+                } = from;
+                let input = PeerInput::Message {
+                    from,
+                    incarnation,
+                    message,
+                };
                 next.act(to, |node, now| {
-                    node.handle_message(now, PeerInput::Message { from, message }, &mut Constant);
+                    node.handle_message(now, input, &mut Constant)
                 });
             }
             Action::Crash(id) => {
                 next.crashes -= 1;
                 let now = tick(next.now);
                 let place = &mut next.places[id.0 as usize - 1];
-                place.node = self.node(id, place.durable, now);
+                let restarted = self.node(id, place.durable, now);
+                let former = core::mem::replace(&mut place.node, restarted);
+                if leads(&former, now) {
+                    next.former.push(former);
+                }
                 next.act(id, |_, _| {});
             }
             Action::Renew(id) => {
@@ -256,6 +283,8 @@ impl Model for Bounds {
             }
             Action::Tick => {
                 next.now += 1;
+                let now = tick(next.now);
+                next.former.retain(|former| leads(former, now));
                 for id in (1..=self.members).map(NodeId) {
                     next.act(id, |node, now| node.tick_term(now, &mut Constant));
                 }
@@ -277,9 +306,9 @@ impl Model for Bounds {
             }),
             Property::always("one valid lease at a time", |_, state: &State| {
                 let now = tick(state.now);
-                let leads =
-                    |place: &&Place| matches!(place.node.standing(now), Standing::Leading { .. });
-                state.places.iter().filter(leads).count() <= 1
+                let nodes = state.places.iter().map(|place| &place.node);
+                let nodes = nodes.chain(&state.former);
+                nodes.filter(|node| leads(node, now)).count() <= 1
             }),
             Property::sometimes("a second term", |_, state: &State| state.terms.len() > 1),
         ]
@@ -464,6 +493,15 @@ fn a_restart_without_quarantine_is_found_out() {
     breaks(Bounds {
         crashes: 1,
         without: Some(DisabledRule::Quarantine),
+        ..SMALL
+    });
+}
+
+#[test]
+fn a_promise_that_passes_to_another_process_of_its_member_is_found_out() {
+    breaks(Bounds {
+        crashes: 1,
+        without: Some(DisabledRule::SameProcess),
         ..SMALL
     });
 }

@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::super::*;
-use crate::UnixMillis;
 use crate::bully::{
     DisabledRule, GroupSettings, GroupTimings, HardState, Member, Membership, PeerEffect,
     PeerInput, PeerMessage, QuorumKind, QuorumMessage, Quorums, Started,
 };
 use crate::lease::candidate::{Answer, LeaseEffect, Request};
+use crate::{Incarnation, UnixMillis};
 
 struct Numbers(u64);
 
@@ -116,6 +116,14 @@ impl Bench {
         self.drain();
     }
 
+    /// Lets time pass while the store does not answer.
+    fn without_store_until(&mut self, millis: u64) {
+        while self.now < millis {
+            self.answer(Answer::Unknown("away".into()));
+            self.until(self.now + 100);
+        }
+    }
+
     fn answer(&mut self, answer: Answer) {
         let attempt = self.requests.last().unwrap().0;
         let message = JointMessage::Store(attempt, answer);
@@ -127,6 +135,7 @@ impl Bench {
     fn hear(&mut self, from: u32, message: QuorumMessage) {
         let message = PeerInput::Message {
             from: NodeId(from),
+            incarnation: Incarnation(1),
             message: message.into(),
         };
         let message = JointMessage::Peers(message);
@@ -485,6 +494,8 @@ fn a_member_that_followed_a_leader_since_the_store_was_silent_asks_the_store_fir
         let (epoch, round) = (epoch(5_000), step);
         bench.hear(2, QuorumMessage::Renew { epoch, round });
     }
+    // The store answers the withdrawal of the request.
+    bench.answer(Answer::Superseded);
     bench.messages.clear();
     bench.requests.clear();
     // The leader is gone, and its promise ends.
@@ -495,4 +506,54 @@ fn a_member_that_followed_a_leader_since_the_store_was_silent_asks_the_store_fir
         bench.requests
     );
     assert_eq!(bench.messages, []);
+}
+
+#[test]
+fn after_an_outage_without_a_quorum_the_old_lease_is_released_before_the_member_asks_under_another_id()
+ {
+    let mut bench = Bench::new(3, 1);
+    let Request::Acquire { lease_id: old, .. } = bench.requests[0].1 else {
+        unreachable!()
+    };
+    bench.answer(Answer::Held(epoch(2_000)));
+    // Neither the store nor the other members answer.
+    bench.without_store_until(20_000);
+    assert!(!bench.leads());
+    let now = at(bench.now);
+    bench
+        .machine
+        .task_ended(now, TaskEnd::Returned, &mut bench.random);
+    bench.drain();
+    bench.without_store_until(30_000);
+    let ended = TermEvent::Ended(epoch(2_000), EndReason::RenewDeadline);
+    assert_eq!(bench.events.last(), Some(&ended));
+    let now = at(bench.now);
+    bench.machine.campaign(now, &mut bench.random);
+    bench.drain();
+    bench.without_store_until(60_000);
+    let release = Request::Release {
+        lease_id: old,
+        reason: Some(EndReason::RenewDeadline),
+    };
+    assert_eq!(bench.requests.last().unwrap().1, release);
+    // The store answers again.
+    let sent = bench.requests.len();
+    while bench.requests.len() == sent {
+        bench.until(bench.now + 10);
+    }
+    assert_eq!(bench.requests.last().unwrap().1, release);
+    bench.answer(Answer::Released);
+    while bench.requests.len() == sent + 1 {
+        bench.until(bench.now + 10);
+    }
+    match bench.requests.last().unwrap().1 {
+        Request::Acquire {
+            lease_id,
+            min_epoch,
+            ..
+        } => assert!(lease_id != old && min_epoch > Some(epoch(2_000))),
+        ref other => panic!("{other:?}"),
+    }
+    bench.answer(Answer::Held(epoch(3_000)));
+    assert_eq!(bench.events.last(), Some(&TermEvent::Began(epoch(3_000))));
 }

@@ -82,6 +82,24 @@ impl Bench {
         });
     }
 
+    /// Lets time pass while the store does not answer.
+    fn go_without_store(&mut self, pause: u64) {
+        for _ in 0..pause / 100 {
+            if self.request.is_some() {
+                self.answer(Answer::Unknown("away".into()));
+            }
+            self.go(100);
+        }
+    }
+
+    /// Waits for the next request to the store.
+    fn next_request(&mut self) -> Request {
+        while self.request.is_none() {
+            self.go(10);
+        }
+        self.request.clone().unwrap().1
+    }
+
     fn standing(&self) -> Standing {
         self.both.standing(at(self.now))
     }
@@ -150,11 +168,10 @@ fn without_a_store_the_peers_half_is_released_and_the_candidate_pauses() {
     assert!(!bench.both.node().is_candidate(at(bench.now)));
     bench.go(2_000);
     assert!(!bench.both.node().is_candidate(at(bench.now)));
-    // The candidate competes again.
-    bench.request = None;
-    while bench.request.is_none() {
-        bench.go(10);
-    }
+    // The candidate competes again, after the store has answered the withdrawal.
+    assert!(matches!(bench.next_request(), Request::Release { .. }));
+    bench.answer(Answer::Superseded);
+    bench.next_request();
     let again = bench.asked();
     bench.answer(Answer::Held(again));
     assert_eq!(bench.said, [TermEvent::Began(again)]);
@@ -248,4 +265,36 @@ fn a_hand_over_names_the_successor_in_both_places() {
         panic!("{:?}", bench.request);
     };
     assert_eq!(to.as_str(), "2");
+}
+
+#[test]
+fn after_an_outage_of_the_store_the_old_lease_is_released_and_the_next_term_has_another_id_and_epoch()
+ {
+    let mut bench = Bench::new(1_000);
+    let first = bench.asked();
+    let Some((_, Request::Acquire { lease_id: old, .. })) = bench.request else {
+        unreachable!()
+    };
+    bench.answer(Answer::Held(first));
+    bench.go_without_store(2_500);
+    let reason = EndReason::RenewDeadline;
+    assert_eq!(bench.said.last(), Some(&TermEvent::Cancel(reason)));
+    bench.act(|both, now, random| both.task_ended(now, TaskEnd::Returned, random));
+    bench.go_without_store(1_500);
+    assert_eq!(bench.said.last(), Some(&TermEvent::Ended(first, reason)));
+    bench.act(|both, now, random| both.campaign(now, random));
+    bench.go_without_store(500);
+    let release = Request::Release {
+        lease_id: old,
+        reason: Some(reason),
+    };
+    assert_eq!(bench.next_request(), release);
+    bench.answer(Answer::Released);
+    let Request::Acquire { lease_id, .. } = bench.next_request() else {
+        panic!("{:?}", bench.request)
+    };
+    let next = bench.asked();
+    assert!(lease_id != old && next > first);
+    bench.answer(Answer::Held(next));
+    assert_eq!(bench.said.last(), Some(&TermEvent::Began(next)));
 }

@@ -14,6 +14,7 @@ fn described() -> Acquire {
     Acquire {
         lock_delay: secs(5),
         min_epoch: None,
+        by_operator: false,
         metadata: metadata("here"),
         ..request('a', fixed(60))
     }

@@ -45,6 +45,7 @@ fn request(name: char, duration: LeaseDuration) -> Acquire {
         duration,
         lock_delay: Duration::ZERO,
         min_epoch: None,
+        by_operator: false,
         metadata: Metadata::new(),
     }
 }
@@ -90,6 +91,7 @@ fn hand_over(from: char, to: char, within: u64) -> Operation {
         lease_id: id(from),
         to: candidate(to),
         within: secs(within),
+        forced: true,
     }
 }
 
@@ -97,6 +99,7 @@ fn switch_over(to: char, within: u64) -> Operation {
     Operation::SwitchOver {
         to: candidate(to),
         within: secs(within),
+        forced: true,
     }
 }
 

@@ -115,6 +115,7 @@ fn a_waiting_request_is_granted_to_its_own_principal_and_replaced_by_it_alone() 
         number,
         request: request('b', fixed(10)),
         owner: Some(owner(name)),
+        since: at(0),
         reply_to: (),
     };
     assert!(lease.wait(100, waiting(1, "one")).is_none());
@@ -122,7 +123,7 @@ fn a_waiting_request_is_granted_to_its_own_principal_and_replaced_by_it_alone() 
     assert_eq!(lease.wait(100, waiting(3, "one")).unwrap().number, 1);
     assert!(lease.waiter(id('b'), Some(&owner("one"))).is_some());
     assert!(lease.waiter(id('b'), None).is_none());
-    assert_eq!(lease.leave(id('b'), 2).unwrap().number, 2);
+    assert_eq!(lease.leave(id('b'), 2, at(0)).unwrap().number, 2);
     assert!(
         lease
             .poll(at(11), UnixMillis::new(2_000), &Rules::NATIVE, |()| false)

@@ -77,6 +77,28 @@ fn a_reservation_survives_a_restart() {
 }
 
 #[test]
+fn a_reservation_still_follows_the_lock_delay_after_a_restart_within_it() {
+    let mut lease = Lease::native();
+    let request = Acquire {
+        lock_delay: secs(20),
+        ..request('a', fixed(60))
+    };
+    lease.accept(&Operation::Acquire(request, UnixMillis::new(1_000)));
+    lease.go_to(60);
+    lease.record.settle(lease.now);
+    lease.go_to(70).accept(&switch_over('c', 10));
+    let mut lease = restarted(&lease);
+    lease.go_to(29).reject(&acquire('b', fixed(60)));
+    lease.grant('c');
+
+    // A reservation that is over stays over.
+    let mut unused = Lease::held_by_a();
+    unused.accept(&hand_over('a', 'c', 10));
+    unused.go_to(10);
+    restarted(&unused).grant('b');
+}
+
+#[test]
 fn retired_ids_and_epochs_survive_a_restart() {
     let mut lease = Lease::held_by_a();
     let first = lease.record.last_epoch().unwrap();

@@ -169,7 +169,12 @@ fn an_epoch_too_far_ahead_is_refused() {
     let mut lease = Lease::native();
     let most = Epoch::new(FIRST + Epoch::ASKED_AHEAD).unwrap();
     let asked = Epoch::new(most.get() + 1).unwrap();
-    let refused = Rejection::EpochTooFarAhead { asked, most };
+    let by_operator = false;
+    let refused = Rejection::EpochTooFarAhead {
+        asked,
+        most,
+        by_operator,
+    };
     assert_eq!(
         lease.reject(&resume_at('a', asked.get(), FIRST, 0)),
         refused

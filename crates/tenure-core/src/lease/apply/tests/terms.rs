@@ -1,5 +1,7 @@
 //! Terms: their epochs, their lease ids, and their visible properties.
 
+use alloc::string::ToString;
+
 use super::*;
 use crate::lease::RETIRED_LIMIT;
 
@@ -72,14 +74,20 @@ fn an_epoch_too_far_ahead_is_refused_and_not_queued() {
     let asking = |name, epoch| {
         let asked = Acquire {
             min_epoch: Some(epoch),
+            by_operator: true,
             ..request(name, fixed(60))
         };
         Operation::Acquire(asked, UnixMillis::new(1_000))
     };
-    let most = Epoch::new(1_000 + Epoch::ASKED_AHEAD).unwrap();
+    let most = Epoch::new(1_000 + Epoch::OPERATORS_AHEAD).unwrap();
     let beyond = Epoch::new(most.get() + 1).unwrap();
     for asked in [beyond, Epoch::MAX] {
-        let refused = Rejection::EpochTooFarAhead { asked, most };
+        let by_operator = true;
+        let refused = Rejection::EpochTooFarAhead {
+            asked,
+            most,
+            by_operator,
+        };
         assert_eq!(lease.reject(&asking('a', asked)), refused);
         lease.grant('b');
         assert_eq!(lease.reject(&asking('a', asked)), refused);
@@ -96,6 +104,50 @@ fn an_epoch_too_far_ahead_is_refused_and_not_queued() {
     let further = Epoch::new(beyond.get() + 2).unwrap();
     let rejection = lease.reject(&asking('d', further));
     assert!(matches!(rejection, Rejection::EpochTooFarAhead { .. }));
+}
+
+#[test]
+fn an_epoch_more_than_thirty_days_above_the_clock_and_the_last_epoch_needs_an_operator() {
+    let day = 24 * 60 * 60 * 1_000;
+    let acquire = |lease: &mut Lease, epoch, by_operator| {
+        let asked = Acquire {
+            min_epoch: Epoch::new(epoch),
+            by_operator,
+            ..request('a', fixed(60))
+        };
+        lease.apply(&Operation::Acquire(asked, UnixMillis::new(1_000)))
+    };
+    let take_again = |lease: &mut Lease, epoch| {
+        let again = Resume {
+            epoch: Epoch::new(epoch).unwrap(),
+            without_store: secs(1),
+        };
+        let asked = request('a', fixed(60));
+        lease.apply(&Operation::Resume(asked, again, UnixMillis::new(1_000)))
+    };
+    let most = 1_000 + 30 * day;
+    let refused = acquire(&mut Lease::native(), most + 1, false).unwrap_err();
+    assert!(
+        refused.to_string().contains("needs an operator"),
+        "{refused}"
+    );
+    assert_eq!(take_again(&mut Lease::native(), most + 1), Err(refused));
+    assert!(acquire(&mut Lease::native(), most, false).is_ok());
+    assert!(take_again(&mut Lease::native(), most).is_ok());
+
+    // The last epoch counts as well as the clock.
+    let mut lease = Lease::native();
+    let far = 365 * day;
+    assert!(acquire(&mut lease, far, true).is_ok());
+    lease.go_to(60);
+    // The last term always goes on.
+    assert!(take_again(&mut lease, far).is_ok());
+    lease.accept(&release('a'));
+    lease.go_to(10_000);
+    let bound = far + 30 * day;
+    lease.record = lease.record.deleted(None, lease.now);
+    assert!(acquire(&mut lease, bound + 1, false).is_err());
+    assert!(acquire(&mut lease, bound, false).is_ok());
 }
 
 #[test]

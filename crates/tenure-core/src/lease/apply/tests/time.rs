@@ -153,7 +153,7 @@ fn a_switch_over_breaks_the_lease_and_reserves_it_for_that_candidate() {
     assert_eq!(rejection, Rejection::Broken { remaining: secs(8) });
     lease.go_to(5).accept(&release('a'));
     let rejection = lease.reject(&acquire('b', fixed(60)));
-    let (to, remaining) = (candidate('c'), secs(15));
+    let (to, remaining) = (candidate('c'), secs(10));
     assert_eq!(rejection, Rejection::Reserved { to, remaining });
     lease.grant('c');
 
@@ -183,6 +183,84 @@ fn a_hand_over_reserves_the_lease_for_that_candidate_for_a_limited_time() {
     unclaimed.now = at(10).earlier_by(NANOSECOND);
     unclaimed.reject(&acquire('b', fixed(60)));
     unclaimed.go_to(10).grant('b');
+}
+
+#[test]
+fn a_reservation_begins_when_the_lock_delay_ends() {
+    // In each case the lease can be granted again at 70 s.
+    let at_50 = |lock_delay| {
+        let mut lease = Lease::native();
+        lease.accept(&delayed('a', lock_delay));
+        lease.go_to(50);
+        lease
+    };
+    let mut leased = at_50(10);
+    leased.accept(&switch_over('c', 15));
+    let mut broken = at_50(20);
+    broken.accept(&break_within(0));
+    broken.accept(&switch_over('c', 15));
+    let mut expired = at_50(10);
+    expired.go_to(65).accept(&switch_over('c', 15));
+    // A second break ends the term earlier, and the lock delay with it.
+    let mut earlier = at_50(15);
+    earlier.accept(&switch_over('c', 15));
+    earlier.accept(&break_within(5));
+    for lease in [&mut leased, &mut broken, &mut expired, &mut earlier] {
+        lease.now = at(70).earlier_by(NANOSECOND);
+        let barred = lease.reject(&acquire('c', fixed(60)));
+        assert!(matches!(barred, Rejection::LockDelay { .. }), "{barred:?}");
+        let (to, remaining) = (candidate('c'), secs(15));
+        let reserved = lease.go_to(70).reject(&acquire('b', fixed(60)));
+        assert_eq!(reserved, Rejection::Reserved { to, remaining });
+        lease.go_to(84).reject(&acquire('b', fixed(60)));
+        lease.go_to(85).grant('b');
+    }
+}
+
+#[test]
+fn a_break_at_once_ends_the_lock_delay_and_the_reservation_of_a_lease_that_nobody_holds() {
+    let mut expired = Lease::native();
+    expired.accept(&delayed('a', 5_000));
+    expired.go_to(60);
+    let mut broken = Lease::native();
+    broken.accept(&delayed('a', 5_000));
+    broken.accept(&switch_over('c', 5_000));
+    broken.accept(&break_within(0));
+    let mut reserved = Lease::held_by_a();
+    reserved.accept(&hand_over('a', 'c', 5_000));
+    for lease in [expired, broken, reserved] {
+        // Any other break leaves both.
+        for period in [None, Some(secs(1))] {
+            let mut lease = lease_of(&lease);
+            let _ = lease.apply(&Operation::Break(period));
+            lease.reject(&acquire('b', fixed(60)));
+        }
+        let mut lease = lease_of(&lease);
+        let lifted = lease.apply(&break_within(0)).unwrap();
+        assert_eq!((lifted.change, lifted.durable), (Change::Broken, true));
+        assert_eq!(lease.state(), State::Broken);
+        // The last holder does not come back.
+        lease.reject(&renew('a'));
+        lease.reject(&acquire('a', fixed(60)));
+        // A restart does not bring them back.
+        let mut restarted = lease_of(&lease);
+        restarted.record = Record::restore(lease.record.store(lease.now), lease.now);
+        for mut lease in [lease, restarted] {
+            lease.grant('b');
+        }
+    }
+    // A break that ends a term leaves the lock delay of that term, which an operator may not know.
+    let mut held = Lease::native();
+    held.accept(&delayed('a', 5_000));
+    held.accept(&break_within(0));
+    held.reject(&acquire('b', fixed(60)));
+}
+
+fn lease_of(lease: &Lease) -> Lease {
+    Lease {
+        record: lease.record.clone(),
+        ..*lease
+    }
 }
 
 #[test]

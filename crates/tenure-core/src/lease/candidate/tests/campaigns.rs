@@ -80,17 +80,20 @@ fn a_candidate_without_answers_releases_the_lease_after_a_lease_duration() {
     bench.wait_until(100).answer(1, lost());
     bench.wait_until(15_000).answer(2, lost());
     bench.wait_until(15_600).answer(3, lost());
-    bench.wait_until(15_700).answer(4, Answer::Released);
-    bench.wait_until(16_600).answer(5, held(7));
+    bench.wait_until(15_700).answer(4, lost());
+    bench.wait_until(16_000).answer(5, Answer::Released);
+    bench.wait_until(16_600).answer(6, held(7));
     bench.assert_trace(
         "0.000 #1 acquire id1, wait 15s, within 20s
          0.100 acquire: lost; trying again in 250.0ms
          0.350 #2 acquire id1, wait 15s, within 20s
          15.000 acquire: lost; trying again in 500.0ms
          15.500 #3 acquire id1, wait 15s, within 20s
-         15.600 #4 release id1, within 1.666666s
          15.600 acquire: lost; trying again in 1.0s
-         16.600 #5 acquire id2, wait 15s, within 20s
+         15.600 #4 release id1, within 5s
+         15.700 release: lost; trying again in 250.0ms
+         15.950 #5 release id1, within 5s
+         16.600 #6 acquire id2, wait 15s, within 20s
          16.600 began 7",
     );
 }
@@ -113,12 +116,14 @@ fn answers_that_always_come_too_late_do_not_block_the_lease_for_long() {
     for attempt in 1..=4 {
         bench.wait_until(attempt * 6_000).answer(attempt, held(7));
     }
-    bench.assert_trace(
+    bench.wait_until(24_010).answer(5, Answer::Released);
+    bench.wait_until(24_300).assert_trace(
         "0.000 #1 acquire id1, wait 15s, within 20s
          6.000 #2 acquire id1, wait 15s, within 20s
          12.000 #3 acquire id1, wait 15s, within 20s
          18.000 #4 acquire id1, wait 15s, within 20s
-         24.000 #5 release id1, within 1.666666s",
+         24.000 #5 release id1, within 5s
+         24.250 #6 acquire id2, wait 15s, within 20s",
     );
 }
 
@@ -263,10 +268,12 @@ fn a_withdrawal_just_after_an_acquire_releases_again_in_case_the_acquire_came_se
 fn a_withdrawal_does_not_wait_long_for_a_store_that_does_not_answer() {
     let mut bench = Bench::campaigning();
     bench.wait_until(2_000).resign(EndReason::ShutDown);
-    bench.wait_until(60_000).assert_trace(
+    bench.wait_until(4_000).assert_trace(
         "0.000 #1 acquire id1, wait 15s, within 20s
          2.000 #2 release id1, within 1.666666s
-         3.000 withdrawn",
+         3.000 withdrawn
+         3.667 release: no answer; trying again in 250.0ms
+         3.917 #3 release id1, within 5s",
     );
 }
 

@@ -73,6 +73,27 @@ fn a_hand_over_drains_the_task_and_then_names_the_next_one() {
 }
 
 #[test]
+fn a_lease_that_can_not_be_handed_over_is_released() {
+    let mut bench = Bench::leading();
+    bench
+        .wait_until(1_000)
+        .machine
+        .hand_over(at(1_000), "b".parse().unwrap());
+    bench.drain();
+    bench.wait_until(2_000).task_ended(TaskEnd::Returned);
+    let refused = Answer::Refused("b does not wait for the lease".into());
+    bench.wait_until(2_010).answer(2, refused).wait_until(2_020);
+    bench.answer(3, Answer::Released);
+    bench.assert_trace(
+        "1.000 cancel: handed_over
+         2.000 #2 hand over id1 to b within 15s, within 1.666666s
+         2.010 hand over to b: b does not wait for the lease; the lease is released instead
+         2.010 #3 release id1 as handed_over, within 1.666666s
+         2.020 ended 7: handed_over",
+    );
+}
+
+#[test]
 fn a_renewal_is_sent_early_only_if_it_is_due_soon() {
     let mut bench = Bench::leading();
     bench.wait_until(3_000).renew_early();

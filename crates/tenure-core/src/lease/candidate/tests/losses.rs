@@ -45,8 +45,13 @@ fn the_term_is_cancelled_at_the_deadline_after_the_last_renewal_that_was_sent_wi
          19.250 overrun",
     );
     // The overrun policy has let the aborted task run, and it ends after the lease has expired.
-    bench.task_ended(TaskEnd::Returned);
-    bench.assert_trace("60.000 ended 7: renew_deadline");
+    bench
+        .task_ended(TaskEnd::Returned)
+        .answer(8, Answer::Superseded);
+    bench.assert_trace(
+        "60.000 #8 release id1 as renew_deadline, within 1.666666s
+         60.000 ended 7: renew_deadline",
+    );
     assert_eq!(bench.standing(), Standing::Idle);
 }
 
@@ -177,7 +182,7 @@ fn a_break_that_leaves_no_time_aborts_at_once() {
         "5.000 #2 renew id1, within 1.666666s
          5.100 cancel: broken
          5.100 abort
-         5.350 overrun",
+         5.250 overrun",
     );
 }
 
@@ -219,12 +224,22 @@ fn a_leader_that_was_suspended_past_its_deadline_ends_its_term_when_it_resumes()
 #[test]
 fn a_leader_that_was_suspended_past_its_hard_stop_aborts_its_task_when_it_resumes() {
     let mut bench = Bench::leading();
+    // Between the hard stop and the end of the lease, the task gets the rest of its allowance.
+    bench.wait_until(2_000).jump_to(14_100).assert_trace(
+        "14.100 cancel: suspended
+         14.100 abort",
+    );
+    bench.wait_until(14_250).assert_trace("14.250 overrun");
+}
+
+#[test]
+fn work_that_runs_when_a_suspension_past_the_term_ends_is_an_overrun_at_once() {
+    let mut bench = Bench::leading();
     bench.wait_until(2_000).jump_to(3_600_000).assert_trace(
         "3600.000 cancel: suspended
-         3600.000 abort",
+         3600.000 abort
+         3600.000 overrun",
     );
-    // The aborted task still gets its abort allowance.
-    bench.wait_until(3_600_250).assert_trace("3600.250 overrun");
 }
 
 #[test]
@@ -260,11 +275,14 @@ fn a_task_that_returns_because_its_term_has_passed_has_not_ended_it() {
     let mut bench = Bench::leading();
     bench.now = at(20_000);
     bench.task_ended(TaskEnd::Returned);
+    bench.wait_until(20_010).answer(2, Answer::Superseded);
     bench.campaign().wait_until(20_100).assert_trace(
         "20.000 cancel: suspended
          20.000 abort
-         20.000 ended 7: suspended
-         20.000 #2 acquire id2, wait 15s, within 20s",
+         20.000 overrun
+         20.000 #2 release id1 as suspended, within 1.666666s
+         20.010 ended 7: suspended
+         20.010 #3 acquire id2, wait 15s, within 20s",
     );
 }
 

@@ -233,6 +233,7 @@ impl Bench {
             Output::Term(TermEvent::AtRisk(false)) => "safe again".to_owned(),
             Output::Term(TermEvent::Cancel(reason)) => format!("cancel: {reason}"),
             Output::Term(TermEvent::Abort) => "abort".to_owned(),
+            Output::Term(TermEvent::Lingering) => "lingering".to_owned(),
             Output::Term(TermEvent::Overrun) => "overrun".to_owned(),
             Output::Term(TermEvent::Ended(epoch, reason)) => format!("ended {epoch}: {reason}"),
             Output::Term(TermEvent::Withdrawn) => "withdrawn".to_owned(),

@@ -24,7 +24,8 @@ enum Step {
 #[derive(Debug, Default)]
 struct Life {
     cancelled: Option<EndReason>,
-    aborted_at: Option<Instant>,
+    aborted: bool,
+    lingering: bool,
     overrun: bool,
     task_ended: bool,
 }
@@ -42,6 +43,10 @@ struct Watch {
     renewed: Option<Instant>,
     /// The term, from `Began` to `Ended`.
     term: Option<Life>,
+    /// The lease ids that were released.
+    released: Vec<LeaseId>,
+    /// Whether the last release has got no answer.
+    is_unreleased: bool,
 }
 
 impl Watch {
@@ -55,6 +60,8 @@ impl Watch {
             in_flight: None,
             renewed: None,
             term: None,
+            released: Vec::new(),
+            is_unreleased: false,
         }
     }
 
@@ -120,6 +127,9 @@ impl Watch {
         {
             self.renewed = Some(sent);
         }
+        if let Request::Release { .. } = request {
+            self.is_unreleased = matches!(answer, Answer::Unknown(_));
+        }
         self.hand_in(attempt, answer);
     }
 
@@ -146,12 +156,20 @@ impl Watch {
                 self.in_flight = Some((attempt, self.now, request.clone()));
                 let task_is_going = self.term.as_ref().is_some_and(|term| !term.task_ended);
                 let expected = match request {
-                    Request::Acquire { .. } => self.term.is_none(),
+                    Request::Acquire { lease_id, .. } => {
+                        assert!(!self.released.contains(lease_id), "an id is used again");
+                        assert!(!self.is_unreleased, "two ids compete");
+                        self.term.is_none()
+                    }
                     Request::Renew(_) => task_is_going,
                     Request::Release { .. } | Request::HandOver { .. } => !task_is_going,
                     // Only a candidate that peers elect resumes a term.
                     Request::Resume { .. } => false,
                 };
+                if let Request::Release { lease_id, .. } = request {
+                    self.released.push(*lease_id);
+                    self.is_unreleased = true;
+                }
                 assert!(expected, "{request:?} while {:?}", self.term);
             }
             Output::Term(TermEvent::Began(_)) => {
@@ -167,13 +185,23 @@ impl Watch {
             Output::Term(TermEvent::Abort) => {
                 let term = self.term.as_mut().expect("nothing to abort");
                 assert!(term.cancelled.is_some() && !term.task_ended);
-                assert_eq!(term.aborted_at.replace(self.now), None, "aborted twice");
+                assert!(
+                    !core::mem::replace(&mut term.aborted, true),
+                    "aborted twice"
+                );
             }
             Output::Term(TermEvent::Overrun) => {
                 let term = self.term.as_mut().expect("nothing to overrun");
-                let aborted_at = term.aborted_at.expect("overrun without an abort");
-                assert!(self.now >= aborted_at + self.timings.abort_allowance());
+                assert!(term.aborted, "overrun without an abort");
+                let standing = self.machine.standing(self.now);
+                assert_eq!(standing, Standing::Ending, "the term is still renewed");
                 assert!(!core::mem::replace(&mut term.overrun, true));
+            }
+            Output::Term(TermEvent::Lingering) => {
+                let term = self.term.as_mut().expect("nothing to linger");
+                assert!(term.aborted, "lingering without an abort");
+                assert!(!term.overrun, "the term is not renewed any more");
+                assert!(!core::mem::replace(&mut term.lingering, true));
             }
             Output::Term(TermEvent::Ended(_, reason)) => {
                 let term = self.term.take().expect("nothing to end");
@@ -220,7 +248,11 @@ impl Watch {
         {
             let since = self.now.since(renewed);
             assert!(since < self.timings.renew_deadline() || term.cancelled.is_some());
-            assert!(since < self.timings.hard_stop() || term.aborted_at.is_some());
+            assert!(since < self.timings.hard_stop() || term.aborted);
+            // Before the store may grant the lease again, whatever the reason for the end is.
+            let last = self.timings.hard_stop() + self.timings.abort_allowance();
+            assert!(last < self.timings.lease_duration());
+            assert!(since < last || term.overrun);
         }
     }
 }

@@ -19,7 +19,6 @@ impl StoreVoter {
             Phase::Idle => return None,
             Phase::Asking(campaign) => campaign.pending,
             Phase::Holding(holding) => holding.pending,
-            Phase::Releasing(release) => release.pending,
         };
         match pending {
             Pending::InFlight { attempt, .. } => Some(attempt),
@@ -27,13 +26,9 @@ impl StoreVoter {
         }
     }
 
-    /// Stops waiting for the answer to a release. Returns whether there was a release.
-    pub(crate) fn give_up_release(&mut self) -> bool {
-        let releases = matches!(self.phase, Phase::Releasing(_));
-        if releases {
-            self.phase = Phase::Idle;
-        }
-        releases
+    /// Forgets a release that was sent. Returns whether there was one.
+    pub(crate) fn forget_release(&mut self) -> bool {
+        !core::mem::take(&mut self.unreleased).is_none()
     }
 
     /// Resets the state that does not affect safety, so that states which differ only in it are
@@ -41,7 +36,7 @@ impl StoreVoter {
     pub(crate) fn settle(&mut self) {
         self.heard = Instant::default();
         let pending = match &mut self.phase {
-            Phase::Idle | Phase::Releasing(_) => return,
+            Phase::Idle => return,
             Phase::Asking(campaign) => {
                 campaign.started = Instant::default();
                 campaign.failures = 0;

@@ -4,6 +4,8 @@ mod model;
 
 use core::time::Duration;
 
+use alloc::string::ToString;
+
 use super::*;
 use crate::lease::{Acquire, LeaseDuration, Metadata};
 
@@ -25,6 +27,7 @@ fn request(client: u64) -> Acquire {
         duration: LeaseDuration::Fixed(Duration::from_secs(DURATION)),
         lock_delay: Duration::ZERO,
         min_epoch: None,
+        by_operator: false,
         metadata: Metadata::new(),
     }
 }
@@ -38,6 +41,7 @@ fn waiting(client: u64, number: RequestNumber) -> Waiting<()> {
         number,
         request: request(client),
         owner: None,
+        since: at(0),
         reply_to: (),
     }
 }
@@ -163,15 +167,107 @@ fn a_request_that_was_replaced_does_not_remove_its_replacement_from_the_queue() 
     let mut lease = contended();
     let replaced = lease.wait(100, waiting(2, 21)).unwrap();
     assert_eq!(replaced.number, 20);
-    assert!(lease.leave(id(2), 20).is_none());
-    assert_eq!(lease.leave(id(2), 21).unwrap().number, 21);
+    assert!(lease.leave(id(2), 20, at(1)).is_none());
+    assert_eq!(lease.leave(id(2), 21, at(1)).unwrap().number, 21);
     assert_eq!(lease.waiting(), 1);
+}
+
+/// Hands the lease of client 1 over to another client, for 5 s.
+fn hand_over(to: u64, forced: bool) -> [Operation; 2] {
+    let (to, within) = (request(to).holder, Duration::from_secs(5));
+    let holders = Operation::HandOver {
+        lease_id: id(1),
+        to: to.clone(),
+        within,
+        forced,
+    };
+    [holders, Operation::SwitchOver { to, within, forced }]
+}
+
+#[test]
+fn a_lease_is_handed_over_only_to_a_candidate_that_waits_unless_that_is_forced() {
+    for by in [0, 1] {
+        let mut lease = contended();
+        let refused = lease.apply(&hand_over(9, false)[by], at(1), &Rules::NATIVE);
+        let text = refused.unwrap_err().to_string();
+        let expected = "client-9 does not wait for the lease; these wait: client-2, client-3";
+        assert_eq!(text, expected);
+        assert_eq!(holder(&lease, at(1)), Some(id(1)));
+        for (to, forced) in [(3, false), (9, true)] {
+            let mut lease = lease.clone();
+            let handed = lease.apply(&hand_over(to, forced)[by], at(1), &Rules::NATIVE);
+            assert!(handed.is_ok());
+        }
+    }
+    let mut alone = Lease::<()>::default();
+    alone.apply(&acquire(1), at(0), &Rules::NATIVE).unwrap();
+    let refused = alone.apply(&hand_over(2, false)[0], at(1), &Rules::NATIVE);
+    let text = refused.unwrap_err().to_string();
+    assert_eq!(
+        text,
+        "client-2 does not wait for the lease; no candidate waits"
+    );
+}
+
+#[test]
+fn only_the_holder_learns_from_a_refused_hand_over_who_waits() {
+    let mut lease = contended();
+    let of_another = Operation::HandOver {
+        lease_id: id(2),
+        to: request(9).holder,
+        within: Duration::ZERO,
+        forced: false,
+    };
+    let refused = lease.apply(&of_another, at(1), &Rules::NATIVE);
+    assert_eq!(refused, Err(Rejection::IdMismatch));
+}
+
+#[test]
+fn a_lease_is_handed_over_to_a_candidate_that_is_about_to_ask_again() {
+    let mut lease = contended();
+    lease.leave(id(3), 30, at(1)).unwrap();
+    let mut late = lease.clone();
+    let refused = late.apply(&hand_over(3, false)[0], at(11), &Rules::NATIVE);
+    assert!(refused.is_err());
+    lease
+        .apply(&hand_over(3, false)[0], at(2), &Rules::NATIVE)
+        .unwrap();
+    assert!(poll(&mut lease, at(2)).is_none());
+    let again = Waiting {
+        since: at(3),
+        ..waiting(3, 31)
+    };
+    lease.wait(100, again);
+    let granted = poll(&mut lease, at(3));
+    assert!(matches!(granted, Some(Due::Granted { to, .. }) if to.number == 31));
+}
+
+#[test]
+fn after_the_lock_delay_the_lease_goes_to_the_candidate_it_was_handed_over_to() {
+    let mut lease = Lease::default();
+    let first = Acquire {
+        lock_delay: Duration::from_secs(20),
+        ..request(1)
+    };
+    let first = Operation::Acquire(first, UnixMillis::new(0));
+    lease.apply(&first, at(0), &Rules::NATIVE).unwrap();
+    lease.wait(1, waiting(2, 20));
+    lease.wait(100, waiting(3, 30));
+    lease
+        .apply(&hand_over(3, false)[1], at(1), &Rules::NATIVE)
+        .unwrap();
+    // The term ends by itself after 3 s.
+    assert!(matches!(poll(&mut lease, at(3)), Some(Due::Ended(_))));
+    assert!(poll(&mut lease, at(22)).is_none());
+    let granted = poll(&mut lease, at(23));
+    assert!(matches!(granted, Some(Due::Granted { to, .. }) if to.number == 30));
 }
 
 #[test]
 fn a_lease_without_waiters_is_one_pointer_larger_than_its_record() {
     let mut lease = granted_to_20();
-    lease.leave(id(3), 30);
+    lease.leave(id(3), 30, at(3));
+    lease.forget_places(at(13));
     lease.apply(&acquire(2), at(3), &Rules::NATIVE).unwrap();
     assert!(lease.queue.is_none());
     let (lease, record) = (size_of::<Lease<()>>(), size_of::<Record>());

@@ -139,7 +139,7 @@ impl State {
                 self.given_back |= released.is_ok();
             }
             Some(_) => self.given_back |= self.lease.give_back(number as u64, now).is_some(),
-            None => drop(self.lease.leave(id(client), number as u64)),
+            None => drop(self.lease.leave(id(client), number as u64, now)),
         }
         self.serve();
     }

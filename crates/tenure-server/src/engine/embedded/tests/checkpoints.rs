@@ -27,7 +27,12 @@ fn known_after(
     assert_eq!(batch_count(&engine), 0);
     assert_eq!(terms(&engine, 3), told);
     let left = left(&loaded);
-    (in_order(loaded.leases), loaded.floor, told, left)
+    (
+        in_order(loaded.leases),
+        loaded.floors.of_new("ns"),
+        told,
+        left,
+    )
 }
 
 /// Returns whether the batch has a change with a delta of the retired ids.

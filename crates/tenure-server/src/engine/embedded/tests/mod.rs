@@ -13,11 +13,10 @@ use tenure_core::Epoch;
 use tenure_core::lease::{LeaseId, Stored};
 
 use super::backlog::BEGIN_AT;
-use super::restore::EPOCHS_LEFT;
 use super::*;
 use crate::engine::LeaseList;
 use crate::engine::testing::{alone, batches, delete, end, stored, write};
-use crate::model::{DELETED_LIMIT, LeaseChange, LeaseKey, TermRecord};
+use crate::model::{DELETED_LIMIT, EPOCHS_LEFT, LeaseChange, LeaseKey, TermRecord};
 
 /// The number of terms of a lease that the store remembers.
 const MOST: usize = 3;

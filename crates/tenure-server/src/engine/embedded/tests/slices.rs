@@ -38,7 +38,12 @@ fn known(folder: &Path, more: &[LeaseChange]) -> Known {
     assert!(again.leases.len() >= loaded.leases.len());
     assert_eq!(terms(&engine, LEASES), told);
     let left = left(&loaded);
-    (in_order(loaded.leases), loaded.floor, told, left)
+    (
+        in_order(loaded.leases),
+        loaded.floors.of_new("ns"),
+        told,
+        left,
+    )
 }
 
 /// Returns the number of leases in the table.

@@ -12,7 +12,10 @@ fn a_start_loads_what_was_committed() {
     drop(engine);
     let (loaded, _) = open(folder.path(), MOST).unwrap();
     // The start took one revision.
-    assert_eq!((loaded.revision, loaded.floor), (6, Epoch::new(99)));
+    assert_eq!(
+        (loaded.revision, loaded.floors.of_new("ns")),
+        (6, Epoch::new(99))
+    );
     let expected = [(2, stored(20)), (4, stored(5))];
     let expected = expected.map(|(revision, stored)| {
         let key = LeaseKey::of_text(&format!("ns/job-{revision}"));
@@ -96,15 +99,18 @@ fn an_error_that_is_not_known_to_be_harmless_leaves_the_outcome_unknown() {
         (ffi::SQLITE_FULL, true),
         (ffi::SQLITE_BUSY, true),
         (ffi::SQLITE_IOERR_FSYNC, false),
-        (ffi::SQLITE_IOERR_WRITE, false),
+        (SQLITE_IOERR_WRITE, false),
         (ffi::SQLITE_IOERR, false),
         (ffi::SQLITE_CORRUPT, false),
         (ffi::SQLITE_READONLY, false),
         (ffi::SQLITE_NOMEM, false),
     ] {
         let error = rusqlite::Error::SqliteFailure(Error::new(code), None);
-        let is_fatal = matches!(classify(&error), AppendError::Unknown(_));
-        assert_eq!(is_fatal, !harmless, "{code}");
+        let is_fatal = |at_limit| matches!(classify(&error, at_limit), AppendError::Unknown(_));
+        assert_eq!(is_fatal(false), !harmless, "{code}");
+        // A file that may not grow is a full disk, and nothing else changes with it.
+        let is_write = code == SQLITE_IOERR_WRITE;
+        assert_eq!(is_fatal(true), !harmless && !is_write, "{code}");
     }
 }
 

@@ -12,9 +12,8 @@ use super::super::places;
 use super::super::stop::Stop;
 use super::*;
 use crate::config::{ClusterConfig, EtcdConfig, SharedEngine};
-use crate::engine::embedded::EPOCHS_LEFT;
 use crate::engine::shared::log::Connect as _;
-use crate::model::LeaseKey;
+use crate::model::{EPOCHS_LEFT, Floors, LeaseKey};
 
 const EPOCH: u64 = 1_700_000_000_000;
 
@@ -167,7 +166,9 @@ fn what_can_t_be_recovered_is_left_as_it_is() {
         "{error}"
     );
     let last = Epoch::MAX.get() - EPOCHS_LEFT;
-    let service = changed(|record| record.content.floor = Epoch::new(last));
+    let service = changed(|record| {
+        record.content.floors = Floors::of_all_leases(Epoch::new(last));
+    });
     assert_eq!(tried(&service), RecoverError::EpochsUsedUp { last });
     let service = used();
     service.change(|content| content.head = Some(r#"{"format":2}"#.into()));

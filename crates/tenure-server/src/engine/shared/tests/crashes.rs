@@ -95,7 +95,7 @@ fn revisions_and_the_floor_go_on_over_take_overs() {
         assert_eq!(owner.generation, generation);
         assert!(owner.revision >= revision && owner.revision > 0);
         let floor = (generation > 1).then(|| Epoch::new(100 + generation - 1).unwrap());
-        assert_eq!(owner.loaded.floor, floor);
+        assert_eq!(owner.loaded.floors.greatest(), floor);
         let id = owner.loaded.store_id.clone();
         assert_eq!(*store.get_or_insert_with(|| id.clone()), id);
         owner.write().unwrap();

@@ -202,7 +202,7 @@ impl Model {
         let leases = leases.map(|(key, stored, revision)| (key, (stored, revision)));
         let leases: BTreeMap<_, _> = leases.collect();
         assert_eq!(leases, self.leases, "{of}");
-        assert_eq!(loaded.floor, self.floor, "{of}");
+        assert_eq!(loaded.floors.greatest(), self.floor, "{of}");
         let deleted: BTreeMap<_, _> = loaded.deleted.iter().cloned().collect();
         for (key, retired) in &self.deleted {
             // A lease that exists again has the ids itself.
@@ -242,7 +242,7 @@ fn check_chain(content: &LogContent) {
         assert!(after.content.revision >= before.content.revision);
         assert!(after.content.placed >= before.content.placed);
         assert!(after.content.kept <= after.content.placed + 1);
-        assert!(after.content.floor >= before.content.floor);
+        assert!(after.content.floors.greatest() >= before.content.floors.greatest());
         assert_eq!(after.content.store, before.content.store);
         match after.head.owner == before.head.owner {
             true => assert!(after.head.generation >= before.head.generation),

@@ -125,10 +125,15 @@ impl Group {
         let folder = tempfile::tempdir().unwrap();
         let plan = bully.plan(&config.timings).unwrap();
         let (rules, detection) = (plan.settings, plan.detection);
-        let fingerprint = Fingerprint::of(&rules);
+        let fingerprint = Fingerprint::of(&config.election, &rules);
         let cluster = config.election.name.clone();
-        let mut file =
-            StateFile::open(folder.path(), &cluster, bully.node.unwrap(), &fingerprint).unwrap();
+        let mut file = StateFile::open(
+            folder.path(),
+            "tests/job",
+            bully.node.unwrap(),
+            &fingerprint,
+        )
+        .unwrap();
         let started = clock.started();
         let mut machine = PeerCandidate::new(rules.clone(), file.record(), started);
         let Some(Output::Effect(PeerEffect::Persist(first))) = machine.poll_output() else {
@@ -146,6 +151,7 @@ impl Group {
             message_lifetime: rules.timings().message_lifetime(),
             mac: Mac::new(None).into(),
             listen: None,
+            hosts: Vec::new(),
             page: axum::Router::new(),
             store: None,
             clock: clock.clone(),

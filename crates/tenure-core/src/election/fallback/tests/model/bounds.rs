@@ -11,7 +11,7 @@ use super::store::{Client, Store};
 use super::{LONG, tick, ticks};
 use crate::bully::{
     DisabledRule, GroupSettings, GroupTimings, HardState, Member, Membership, PeerCandidate,
-    PeerInput, PeerMessage, QuorumKind, QuorumMessage, Quorums, Started,
+    PeerInput, PeerMessage, Process, QuorumKind, QuorumMessage, Quorums, Started,
 };
 use crate::election::ElectionMachine as _;
 use crate::election::fallback::FallbackCandidate;
@@ -40,7 +40,7 @@ pub(super) enum Action {
     /// own record.
     AskMembers(NodeId, bool),
     AskStore(NodeId, bool),
-    Deliver(NodeId, NodeId, QuorumMessage),
+    Deliver(Process, NodeId, QuorumMessage),
     ReachStore(Client),
     Answer(Client, Answer),
     GiveUp(NodeId),
@@ -63,6 +63,7 @@ impl fmt::Display for Action {
             Self::AskStore(id, false) => write!(f, "{id} asks the store"),
             Self::AskStore(id, true) => write!(f, "{id} asks the store, for the greatest epoch"),
             Self::Deliver(from, to, message) => {
+                let from = from.node;
                 write!(f, "{to} receives a message of {from}: {message:?}")
             }
             Self::ReachStore(client) => {
@@ -196,6 +197,7 @@ impl Model for Bounds {
         let mut state = State {
             places: places.collect(),
             net: BTreeSet::new(),
+            former: Vec::new(),
             requests: BTreeMap::new(),
             answers: Vec::new(),
             store: Store::new().into(),
@@ -265,7 +267,15 @@ impl Model for Bounds {
             }
             Action::Deliver(from, to, message) => {
                 let message = PeerMessage::Quorum(message);
-                let input = PeerInput::Message { from, message };
+                let Process {
+                    node: from,
+                    incarnation,
+                } = from;
+                let input = PeerInput::Message {
+                    from,
+                    incarnation,
+                    message,
+                };
                 next.act(to, |machine, now, random| {
                     machine.handle_message(now, JointMessage::Peers(input), random);
                 });
@@ -309,9 +319,13 @@ impl Model for Bounds {
             Action::Crash(id) => {
                 next.left.crashes -= 1;
                 next.begun = next.begun.max(id.0);
+                let former = next.places[id.0 as usize - 1].clone();
                 next.places[id.0 as usize - 1].change(|place| {
                     place.machine = self.machine(id, place.durable, now);
                 });
+                if former.leads(now) {
+                    next.former.push(former);
+                }
                 next.act(id, |_, _, _| {});
             }
             Action::StoreRestarts => {
@@ -328,6 +342,8 @@ impl Model for Bounds {
             }
             Action::Tick => {
                 next.now += 1;
+                let now = next.instant();
+                next.former.retain(|former| former.leads(now));
                 for id in (1..=self.members).map(NodeId) {
                     next.act(id, |machine, now, random| {
                         machine.node.check_time(now);

@@ -140,7 +140,7 @@ const SOME: &[(Bounds, &[&str])] = &[
             events: Left { crashes: 1, ..EACH },
             ..THREE_2
         },
-        &[SECOND_TERM],
+        &[TAKEN],
     ),
     (
         with(

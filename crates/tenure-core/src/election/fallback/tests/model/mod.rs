@@ -6,7 +6,8 @@
 //! stay deliverable for ever, which covers loss, delay, reordering and repetition. A request to the
 //! store and its answer are two messages: each of them is lost, or arrives at any time. A candidate
 //! gives up waiting for an answer at any time within the bounds, and does not wait for the answer
-//! to a release. Members crash and start again with their record on disk. The store stops and
+//! to a release, which may reach the store at any time and any number of times, also after the next
+//! request. Members crash and start again with their record on disk. The store stops and
 //! starts again with its own.
 //!
 //! The model also omits refused votes, the answer of the store to an acquire that has waited for

@@ -86,6 +86,13 @@ fn a_restart_without_quarantine_is_found_out() {
 }
 
 #[test]
+fn a_promise_that_passes_to_another_process_of_its_member_is_found_out() {
+    for bounds in [THREE_1, THREE_2] {
+        breaks(without(&[Rule::SameProcess], with(bounds, CRASH)));
+    }
+}
+
+#[test]
 fn a_promise_of_the_store_that_counts_from_its_answer_is_found_out() {
     let bounds = long(with(THREE_1, STORE), 3);
     breaks(without(&[Rule::CountFromStoreRequest], bounds));

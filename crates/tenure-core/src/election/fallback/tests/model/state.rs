@@ -6,13 +6,15 @@ use alloc::vec::Vec;
 use super::shared::Shared;
 use super::store::{Client, Store, lease_id, reduced};
 use super::tick;
-use crate::bully::{HardState, PeerEffect, PeerInput, PeerMessage, QuorumKind, QuorumMessage};
+use crate::bully::{
+    HardState, PeerEffect, PeerInput, PeerMessage, Process, QuorumKind, QuorumMessage,
+};
 use crate::election::fallback::FallbackCandidate;
 use crate::election::joint::{JointEffect, JointMessage};
 use crate::election::{ElectionMachine as _, Output, Standing, TermEvent};
 use crate::lease::Rules;
 use crate::lease::candidate::{Answer, LeaseEffect, Request};
-use crate::{Epoch, Instant, NodeId, Random};
+use crate::{Epoch, Incarnation, Instant, NodeId, Random};
 
 /// The rest of the events within the bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,7 +55,9 @@ pub(super) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
     pub(super) places: Vec<Shared<Place>>,
-    pub(super) net: BTreeSet<(NodeId, NodeId, QuorumMessage)>,
+    pub(super) net: BTreeSet<(Process, NodeId, QuorumMessage)>,
+    /// Processes that led when their members restarted, and may still run.
+    pub(super) former: Vec<Shared<Place>>,
     pub(super) requests: BTreeMap<Client, Request>,
     /// The answers that are awaited, in a fixed order.
     pub(super) answers: Vec<(Client, Answer)>,
@@ -84,6 +88,17 @@ impl Place {
             incarnation: self.machine.node.incarnation(),
             attempt,
         }
+    }
+
+    pub(super) fn process(&self) -> Process {
+        Process {
+            node: self.machine.node.settings().me(),
+            incarnation: Incarnation(self.machine.node.incarnation()),
+        }
+    }
+
+    pub(super) fn leads(&self, now: Instant) -> bool {
+        matches!(self.machine.standing(now), Standing::Leading { .. })
     }
 
     /// Returns the request whose answer the candidate awaits.
@@ -126,9 +141,10 @@ impl State {
 
     pub(super) fn leaders(&self) -> impl Iterator<Item = &Place> {
         let now = self.instant();
-        let leads =
-            move |place: &&Place| matches!(place.machine.standing(now), Standing::Leading { .. });
-        self.places.iter().map(|place| &**place).filter(leads)
+        let places = self.places.iter().chain(&self.former);
+        places
+            .map(|place| &**place)
+            .filter(move |place| place.leads(now))
     }
 
     /// Lets one machine act, and executes its effects.
@@ -178,7 +194,8 @@ impl State {
                         to,
                         message: PeerMessage::Quorum(message),
                     })) => {
-                        self.net.insert((id, to, message));
+                        let from = place.process();
+                        self.net.insert((from, to, message));
                     }
                     Output::Effect(JointEffect::Peers(PeerEffect::Persist(record))) => {
                         place.durable = record;
@@ -204,7 +221,7 @@ impl State {
                     let written = JointMessage::Peers(PeerInput::Persisted);
                     place.machine.handle_message(now, written, &mut random);
                 }
-            } else if place.machine.store.give_up_release() {
+            } else if place.machine.store.forget_release() {
                 // The candidate does not wait for the answer to a release. The release may arrive
                 // at any time.
                 place.machine.settle(now, &mut random);

@@ -151,6 +151,7 @@ impl Store {
             lock_delay: Duration::ZERO,
             metadata: Metadata::new(),
             min_epoch,
+            by_operator: false,
         };
         let (operation, may_wait) = match *request {
             Request::Acquire { min_epoch, .. } => {
@@ -191,6 +192,7 @@ impl Store {
                     number: client.number(),
                     request,
                     owner: None,
+                    since: now,
                     reply_to: client,
                 };
                 self.lease.wait(0, waiting);
@@ -213,7 +215,7 @@ impl Store {
         let waits = of_client.next().map(|(_, it)| it.request.lease_id);
         drop(of_client);
         if let Some(id) = waits {
-            self.lease.leave(id, client.number());
+            self.lease.leave(id, client.number(), now);
         } else if let Some(applied) = self.lease.give_back(client.number(), now)
             && applied.durable
         {

@@ -8,7 +8,7 @@ use tenure_server::access::{self, Access};
 use tracing::{info, warn};
 
 use crate::exit;
-use crate::settings::access::AccessSettings;
+use crate::settings::checked_store::CheckedStore;
 
 /// The facts that decide whether a store may be served.
 #[derive(Clone, Copy, Debug)]
@@ -33,16 +33,12 @@ enum Refusal {
     PlainHttp,
 }
 
-/// Returns the rules for access, if the store may be served with them.
-pub(super) fn open_access(
-    settings: AccessSettings,
-    listen: SocketAddr,
-    has_tls: bool,
-    data_dir: Option<&Path>,
-) -> anyhow::Result<Access> {
+/// Returns the rules for access, if a store with these settings may be served at this address.
+pub(crate) fn open_access(store: &CheckedStore, listen: SocketAddr) -> anyhow::Result<Access> {
+    let (settings, data_dir) = (&store.access, store.serve.data_dir.as_deref());
     let start = Start {
-        is_loopback: listen.ip().to_canonical().is_loopback(),
-        has_tls,
+        is_loopback: is_loopback(listen),
+        has_tls: store.tls.is_some(),
         has_access_file: settings.file.is_some(),
         was_guarded: data_dir.is_some_and(access::is_guarded),
         allow_plain_http: settings.allow_plain_http,
@@ -51,27 +47,35 @@ pub(super) fn open_access(
     if let Some(refusal) = start.refusal() {
         return Err(exit::bad_configuration(refusal.text(listen, data_dir)));
     }
-    let Some(file) = settings.file else {
-        if start.is_loopback {
-            info!(
-                "the store has no access file: every program and every user of this machine can take and break \
-                 every lease"
-            );
-        } else {
-            warn!(
-                %listen, "--allow-anonymous: every client that reaches this address can take and break every lease; \
-                clients name the store by an IP address, localhost, or a name in access.hosts"
-            );
+    match &settings.file {
+        None => Ok(Access::anonymous_at(settings.hosts.clone())),
+        Some(file) => {
+            Access::open(file).map_err(|error| exit::error(exit::BAD_CONFIGURATION, error))
         }
-        return Ok(Access::anonymous_at(settings.hosts));
-    };
-    if !start.is_loopback && !has_tls {
-        warn!(
+    }
+}
+
+/// Logs which clients such a store does not protect itself against.
+pub(crate) fn log_exposure(store: &CheckedStore, listen: SocketAddr) {
+    match (&store.access.file, is_loopback(listen)) {
+        (None, true) => info!(
+            "the store has no access file: every program and every user of this machine can take and break \
+             every lease"
+        ),
+        (None, false) => warn!(
+            %listen, "--allow-anonymous: every client that reaches this address can take and break every lease; \
+            clients name the store by an IP address, localhost, or a name in access.hosts"
+        ),
+        (Some(_), false) if store.tls.is_none() => warn!(
             %listen, "--allow-plain-http: tokens and lease ids come to this address unencrypted; end TLS in front \
             of it"
-        );
+        ),
+        (Some(_), _) => {}
     }
-    Access::open(file).map_err(|error| exit::error(exit::BAD_CONFIGURATION, error))
+}
+
+fn is_loopback(listen: SocketAddr) -> bool {
+    listen.ip().to_canonical().is_loopback()
 }
 
 impl Start {
