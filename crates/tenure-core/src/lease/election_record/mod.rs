@@ -37,9 +37,12 @@
 //!    3. *A release* ends the mark, and empties the record only if the record still shows this holder.
 //!       It may be late, so it writes only into a record that contains the last mark of this term: an
 //!       older mark was put back by another program, and a later term may be running.
+//!    4. *Every mark differs from all others*, so it has the time of its write. A number does not
+//!       suffice: it repeats after a renewal whose answer was lost and whose mark was removed.
 //!
 //! Argument 6 fails if other programs remove the mark **and** a candidate starts that has seen no
-//! mark and whose own duration is shorter than that of the leader; and if the record is deleted.
+//! mark and whose own duration is shorter than that of the leader; if they put an older mark back;
+//! and if the record is deleted.
 //!
 //! **Why epochs increase.** The record contains the last epoch twice, in the mark and beside it, and
 //! each write of a new epoch replaces the version from which the last one was read. Other programs
@@ -95,8 +98,11 @@ pub struct TermMark {
     pub transitions: u32,
     /// The lease duration of the term.
     pub duration: Duration,
-    /// The number of writes of this term before this one.
+    /// The number of writes of this term before this one, as far as the writer knows.
     pub number: u64,
+    /// The time of this write, which differs in each write of the term (argument 5). The number may
+    /// repeat, after an answer was lost and another program has removed the mark.
+    pub written: String,
     /// Whether the term was released.
     pub has_ended: bool,
 }
@@ -140,6 +146,7 @@ impl ElectionRecord {
             transitions,
             duration,
             number: 0,
+            written: wall.into(),
             has_ended: false,
         };
         Self {
@@ -164,6 +171,7 @@ impl ElectionRecord {
         mark.transitions = mark.transitions.max(self.holding.transitions);
         mark.duration = duration;
         mark.number += 1;
+        mark.written = wall.into();
         let acquired = self
             .holding
             .holder
@@ -194,6 +202,7 @@ impl ElectionRecord {
         }
         record.mark = Some(TermMark {
             number: mark.number + 1,
+            written: wall.into(),
             has_ended: true,
             ..mark.clone()
         });
@@ -301,7 +310,10 @@ impl ObservedRecord {
                 Some(mark) if mark.lease_id != lease_id => {}
                 // A lease id whose term has ended never leads again.
                 Some(mark) if mark.has_ended => return RecordClaim::Held,
-                Some(mark) if !record.is_taken_from(mark) => return RecordClaim::Own(mark.clone()),
+                // An older mark was put back, and a later term may be running.
+                Some(mark) if self.speaks_for_a_term(mark) && !record.is_taken_from(mark) => {
+                    return RecordClaim::Own(mark.clone());
+                }
                 _ => {}
             }
         }

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use humantime::format_duration;
 use tenure_core::lease::candidate::Answer;
 use tenure_core::lease::election_record::{ElectionRecord, ObservedRecord, RecordClaim, TermMark};
 use tenure_core::lease::{LeaseDuration, LeaseId};
 use tenure_core::time::millis;
 use tenure_core::{CandidateId, ElectionName, Epoch, UnixMillis};
+use tracing::info;
 
 use super::client::{ApiClient, ApiError, Written};
 use super::object::{LeaseObject, MicroTimes};
@@ -40,6 +42,8 @@ struct Known {
     observed: ObservedRecord,
     /// The object after the last write of a term, with the lease id of that term.
     written: Option<(LeaseId, LeaseObject)>,
+    /// The term in [`LeaseElection::log_awaited`]; the inner `None` is an unknown one.
+    awaited: Option<Option<(CandidateId, Epoch)>>,
 }
 
 impl LeaseElection {
@@ -74,7 +78,10 @@ impl LeaseElection {
             .observed
             .claim(now, record.as_ref(), lease_id, self.duration);
         let (next, epoch) = match (claim, &record) {
-            (RecordClaim::Held, _) => return Ok(self.held_by_another(record.as_ref())),
+            (RecordClaim::Held, _) => {
+                self.log_awaited(now);
+                return Ok(self.held_by_another(record.as_ref()));
+            }
             (RecordClaim::Own(mark), Some(record)) => {
                 let Some(renewed) = record.renewed(&mark, self.duration, &self.wall()) else {
                     return Ok(self.held_by_another(Some(record)));
@@ -163,7 +170,14 @@ impl LeaseElection {
             observed.observe(now, &record);
             observed.is_held(now, self.duration)
         };
-        let state = match (&record.holding.holder, is_held) {
+        let leader = record.running();
+        let mut holding = record.holding.clone();
+        if let (None, Some(mark)) = (&holding.holder, leader) {
+            // Another program has emptied the object, and the term goes on.
+            holding.holder = Some(mark.holder.to_string());
+            (holding.duration, holding.acquired) = (Some(mark.duration), None);
+        }
+        let state = match (&holding.holder, is_held) {
             (None, _) => State::Available,
             (Some(_), true) => State::Leased,
             (Some(_), false) => State::Expired,
@@ -171,17 +185,15 @@ impl LeaseElection {
         let election = &self.election;
         let (namespace, name) = (election.namespace.to_string(), election.name.to_string());
         let mut view = LeaseView::new(namespace, name, state);
-        if is_held {
-            let leader = record.running();
+        if state == State::Leased {
             view.epoch = leader.map(|it| it.epoch.get());
-            view.granted_at = record.holding.acquired.clone();
-            view.duration_ms = record
-                .holding
+            view.granted_at = holding.acquired;
+            view.duration_ms = holding
                 .duration
                 .map(|it| DurationMs::from(LeaseDuration::Fixed(it)));
             // Another program that holds the object keeps the metadata of the last leader.
             view.metadata = Some(leader.map(|_| object.metadata()).unwrap_or_default());
-            view.holder = record.holding.holder;
+            view.holder = holding.holder;
         }
         Ok(Some(view))
     }
@@ -246,6 +258,33 @@ impl LeaseElection {
         let wall = UnixMillis::new(wall.max(min_epoch.map_or(0, Epoch::get)));
         let next = self.lock().observed.next_epoch(wall);
         next.ok_or_else(|| self.client.malformed("no epoch is left"))
+    }
+
+    /// Logs once for each term that this candidate waits for it, although the object has no holder, or
+    /// one that has expired.
+    fn log_awaited(&self, now: tenure_core::Instant) {
+        let mut known = self.lock();
+        let Some(awaited) = known.observed.awaited(now, self.duration) else {
+            return;
+        };
+        let is_new = known.awaited.as_ref() != Some(&awaited.leader);
+        known.awaited = Some(awaited.leader.clone());
+        drop(known);
+        if !is_new {
+            return;
+        }
+        let (election, candidate) = (&self.election, &self.candidate);
+        let remaining = format_duration(Duration::from_millis(millis(awaited.remaining)));
+        match awaited.leader {
+            Some((leader, epoch)) => {
+                info!(%election, %candidate, %leader, epoch = epoch.get(), %remaining,
+                    "the object has no valid holder, but a term may still run: waiting for its end");
+            }
+            None => {
+                info!(%election, %candidate, %remaining,
+                    "the object does not show whether a term of tenure runs: waiting as if one did");
+            }
+        }
     }
 
     /// Returns the holder and its epoch, if both are known. The record may still contain this

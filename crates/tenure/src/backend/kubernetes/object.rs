@@ -18,8 +18,8 @@ const KIND: &str = "Lease";
 const EPOCH: &str = "tenure/epoch";
 
 /// The annotation with the mark of the last term of a candidate of this project: whether it runs, its
-/// epoch, the number of its writes, its duration, the number of transitions, its lease id and its
-/// holder, separated by `/`. The lease id is no secret here, because the API server does not know it:
+/// epoch, the number and the time of its last write, its duration, the number of transitions, its
+/// lease id and its holder, separated by `/`. The lease id is no secret here, because the API server does not know it:
 /// the rights to the object decide which programs may write it.
 const TERM: &str = "tenure/term";
 
@@ -170,20 +170,22 @@ fn text_of(mark: &TermMark) -> String {
     let state = if mark.has_ended { ENDED } else { RUNNING };
     let (epoch, number, transitions) = (mark.epoch, mark.number, mark.transitions);
     let (seconds, lease_id) = (mark.duration.as_secs(), mark.lease_id.to_wire());
-    let holder = &mark.holder;
-    format!("{state}/{epoch}/{number}/{seconds}/{transitions}/{lease_id}/{holder}")
+    let (written, holder) = (&mark.written, &mark.holder);
+    format!("{state}/{epoch}/{number}/{written}/{seconds}/{transitions}/{lease_id}/{holder}")
 }
 
 /// Reads a mark. Returns `None` for text that no candidate writes, which counts as a missing mark.
 fn mark_of(text: &str) -> Option<TermMark> {
-    let mut parts = text.splitn(7, '/');
+    let mut parts = text.splitn(8, '/');
     let state = parts.next()?;
     let epoch = Epoch::new(parts.next()?.parse().ok()?)?;
     let number = parts.next()?.parse().ok()?;
+    let written = parts.next()?.to_owned();
     let duration = Duration::from_secs(parts.next()?.parse().ok()?);
     Some(TermMark {
         epoch,
         number,
+        written,
         duration,
         transitions: parts.next()?.parse().ok()?,
         lease_id: parts.next()?.parse().ok()?,

@@ -143,6 +143,10 @@ fn a_mark_that_is_older_than_one_seen_before_or_too_long_does_not_end_a_term() {
     assert_eq!(claim(&mut observed, 1_000, &ended), RecordClaim::Held);
     assert_eq!(claim(&mut observed, 15_999, &ended), RecordClaim::Held);
     assert_eq!(claim(&mut observed, 16_000, &ended), RecordClaim::Free);
+    let mut observed = ObservedRecord::default();
+    assert_eq!(claim(&mut observed, 0, &later), RecordClaim::Held);
+    let of_a = observed.claim(at(1_000), Some(&first), id(1), LEASE);
+    assert_eq!(of_a, RecordClaim::Held);
 
     let mut endless = emptied(&first);
     endless.mark.as_mut().unwrap().duration = LONGEST + Duration::from_secs(1);
@@ -219,6 +223,10 @@ fn a_leader_writes_back_what_other_programs_removed_unless_another_term_is_there
     counted.holding.transitions = 1;
     let back = counted.renewed(last, LEASE, "t1").unwrap();
     assert_eq!((back.holding.transitions, mark(&back).transitions), (1, 1));
+
+    // Two renewals by the same last mark, because the answer to the first one was lost.
+    let [first, second] = ["t1", "t2"].map(|wall| without(&record).renewed(last, LEASE, wall));
+    assert_ne!(first.unwrap().mark, second.unwrap().mark);
 
     let next = ElectionRecord::granted(Some(&record), (&name("b"), id(2)), epoch(200), LEASE, "t");
     assert_eq!(emptied(&next).renewed(last, LEASE, "t1"), None);
