@@ -517,7 +517,7 @@ fn candidates_that_judge_a_record_never_hold_it_together_and_epochs_increase() {
 }
 
 #[test]
-#[ignore = "takes minutes and some gigabytes"]
+#[ignore = "takes half a minute"]
 fn late_writes_and_restarts_beside_other_programs_make_no_second_leader() {
     let strangers = Record {
         is_late: true,
