@@ -321,7 +321,7 @@ impl Record {
     }
 
     /// The answer to the request arrives.
-    fn answer(&self, next: &mut State, index: usize, write: Write) {
+    fn answer(&self, next: &mut State, index: usize, write: &Write) {
         let peer = &mut next.candidates[index];
         peer.observed.observe(NOW, &write.record);
         let last = mark(&write.record).clone();
@@ -426,7 +426,7 @@ impl Model for Record {
             }
             Action::Answer(index) => {
                 let write = next.candidates[index].pending.take()?;
-                self.answer(&mut next, index, write);
+                self.answer(&mut next, index, &write);
             }
             Action::GiveUp(index) => {
                 let peer = &mut next.candidates[index];
