@@ -99,7 +99,7 @@ fn a_candidate_with_the_rules_of_client_go_that_empties_our_object_makes_no_seco
     let receiver = bench.receiver.address();
     let led = go.lead_once(receiver, 10 * DURATION, stopped);
     let led = bench.runtime.spawn(led);
-    bench.receiver.next_leader(0);
+    assert_eq!(bench.receiver.next_leader(0).candidate, "go");
     // It is cut off: its renewals are lost, and the read before its release is late.
     bench.api.set_rule(|asked| match asked.user.as_str() {
         "" => Fate::Held,
