@@ -1,6 +1,6 @@
 //! A candidate with the rules of Kubernetes' client-go (`tools/leaderelection`), which is a Go
 //! library and can't run here. It reads its Lease as `LeaseLock` does, keeps annotations that it
-//! does not know, and releases at its end (`ReleaseOnCancel`).
+//! does not know, and releases at its end (`ReleaseOnCancel`) as client-go 0.34 to 0.37 do.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
@@ -74,14 +74,29 @@ impl ClientGo {
         tokio::task::spawn_blocking(move || acting.join().unwrap())
             .await
             .unwrap();
-        if self.is_leader() {
-            let transitions = self.observed_spec()["leaseTransitions"].clone();
-            let time = micro_time();
-            let _ = self
-                .update(json!({ "holderIdentity": "", "leaseDurationSeconds": 1,
-                    "acquireTime": time, "renewTime": time, "leaseTransitions": transitions }))
-                .await;
+        self.release().await;
+    }
+
+    /// Releases the object. The decision follows from the record that this candidate saw last, and
+    /// the write replaces the version that it reads now. So it can empty the object of another holder.
+    async fn release(&mut self) {
+        let read = self.http.get(format!("{}/{LEASE}", self.url));
+        let Ok(read) = read.timeout(self.renew_deadline).send().await else {
+            return;
+        };
+        if !read.status().is_success() || !self.is_leader() {
+            return;
         }
+        let Ok(lease) = read.json::<Value>().await else {
+            return;
+        };
+        let time = micro_time();
+        let transitions = lease["spec"]["leaseTransitions"].clone();
+        self.lease = lease;
+        let _ = self
+            .update(json!({ "holderIdentity": "", "leaseDurationSeconds": 1,
+                "acquireTime": time, "renewTime": time, "leaseTransitions": transitions }))
+            .await;
     }
 
     async fn try_acquire_or_renew(&mut self) -> bool {

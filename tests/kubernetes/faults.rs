@@ -263,38 +263,12 @@ async fn a_server_that_is_no_api_server_elects_no_leader() {
 #[test]
 fn a_frozen_run_by_a_kubernetes_lease_has_ended_its_program_before_another_leads() {
     let bench = Bench::new();
-    let log = bench.folder.path().join("log");
-    let run = |id: &str| {
-        let script = format!(
-            "while true; do echo $(date +%s%N) {id} $TENURE_EPOCH >> {}; sleep 0.02; done",
-            log.display()
-        );
-        let mut command = tenure_tests::process::command(&[
-            "run",
-            "--election",
-            super::ELECTION,
-            "--candidate",
-            id,
-            "--strategy",
-            "kubernetes",
-            "--lease-duration",
-            "4s",
-            "--",
-            "sh",
-            "-c",
-            &script,
-        ]);
-        command
-            .env("TENURE_KUBERNETES_URL", bench.api.url())
-            .env("TENURE_KUBERNETES_NAMESPACE", super::NAMESPACE);
-        Process::spawn(&mut command)
-    };
-    let lines = || fs::read_to_string(&log).unwrap_or_default();
-    let first = run("first");
+    let lines = || bench.log();
+    let first = bench.run("first", DURATION);
     wait_for("the first leader", || {
         lines().contains(" first ").then_some(())
     });
-    let _second = run("second");
+    let _second = bench.run("second", DURATION);
     wait_for("a waiting candidate", || {
         (bench.api.asked().len() > 10).then_some(())
     });

@@ -11,6 +11,7 @@ mod pods;
 mod rights;
 mod terms;
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use tempfile::TempDir;
 use tenure::config::{KubernetesLease, Strategy};
 use tenure::{Candidate, Config, OnOverrun};
 use tenure_tests::Limit;
-use tenure_tests::process::Process;
+use tenure_tests::process::{Process, command};
 use tenure_tests::receiver::Receiver;
 use tokio::runtime::Runtime;
 
@@ -63,7 +64,7 @@ impl Bench {
 
     fn candidate_command(&self, id: &str, url: &str, duration: Duration) -> Command {
         let token = self.token_file(id);
-        std::fs::write(&token, id).unwrap();
+        fs::write(&token, id).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure-test-candidate"));
         command
             .arg(self.receiver.address().to_string())
@@ -76,6 +77,35 @@ impl Bench {
             .env("TENURE_KUBERNETES_NAMESPACE", NAMESPACE)
             .env("TENURE_KUBERNETES_TOKEN_FILE", token);
         command
+    }
+
+    /// Starts `tenure run`, whose program writes the time, the id and the epoch into a file again and
+    /// again. Its token is its id.
+    fn run(&self, id: &str, duration: Duration) -> Process {
+        let token = self.token_file(id);
+        fs::write(&token, id).unwrap();
+        let duration = format!("{}s", duration.as_secs());
+        let script = format!(
+            "while true; do echo $(date +%s%N) {id} $TENURE_EPOCH >> {}; sleep 0.02; done",
+            self.log_file().display()
+        );
+        let mut command = command(&["run", "--election", ELECTION, "--candidate", id]);
+        command
+            .args(["--strategy", "kubernetes", "--lease-duration", &duration])
+            .args(["--", "sh", "-c", &script])
+            .env("TENURE_KUBERNETES_URL", self.api.url())
+            .env("TENURE_KUBERNETES_NAMESPACE", NAMESPACE)
+            .env("TENURE_KUBERNETES_TOKEN_FILE", token);
+        Process::spawn(&mut command)
+    }
+
+    /// The lines of the programs of [`Bench::run`].
+    fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join("log")
     }
 
     fn token_file(&self, id: &str) -> PathBuf {
@@ -112,26 +142,22 @@ impl Bench {
 }
 
 /// Checks that each version of the object has the epoch of the version before, or a greater one
-/// under another term.
+/// under another lease id.
 fn assert_epochs_increase(api: &Api) {
     let mut last: Option<(u64, String)> = None;
     for event in api.events() {
         let annotations = &event.object["metadata"]["annotations"];
-        let Some(epoch) = annotations["tenure/epoch"].as_str() else {
+        let Some(term) = annotations["tenure/term"].as_str() else {
             continue;
         };
-        let epoch: u64 = epoch.parse().expect("an epoch");
-        let term = annotations["tenure/term"].as_str().unwrap_or_default();
+        let parts: Vec<_> = term.splitn(8, '/').collect();
+        let epoch: u64 = parts[1].parse().expect("an epoch");
+        let lease_id = parts[6];
         if let Some((before, of)) = &last {
-            let is_same = epoch == *before && (term == of || term.is_empty());
-            assert!(
-                epoch > *before || is_same,
-                "{before} {of} -> {epoch} {term}"
-            );
+            let is_same = epoch == *before && lease_id == of;
+            assert!(epoch > *before || is_same, "{before} {of} -> {term}");
         }
-        if !term.is_empty() {
-            last = Some((epoch, term.into()));
-        }
+        last = Some((epoch, lease_id.into()));
     }
 }
 

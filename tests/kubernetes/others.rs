@@ -4,12 +4,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use tenure_tests::needs::{can_run, output_of};
 use tenure_tests::process::Process;
+use tenure_tests::wait_for;
 use tokio::sync::watch;
 
+use super::api::Fate;
 use super::client_go::ClientGo;
-use super::{Bench, DURATION, LEASE, NAMESPACE, holder};
+use super::{Bench, DURATION, LEASE, NAMESPACE, assert_epochs_increase, holder};
 
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kubernetes/client.py");
 
@@ -84,6 +87,61 @@ fn a_candidate_with_the_rules_of_client_go_takes_a_released_object_at_once() {
     assert!(took < DURATION / 2, "{took:?}");
     bench.runtime.block_on(led).unwrap();
     bench.verify();
+}
+
+#[test]
+fn a_candidate_with_the_rules_of_client_go_that_empties_our_object_makes_no_second_leader() {
+    /// The other program waits for two thirds of this time for the read before its release.
+    const DURATION: Duration = Duration::from_secs(9);
+    let bench = Bench::new();
+    let go = ClientGo::new(bench.api.address(), "go", DURATION);
+    let (_stop, stopped) = watch::channel(false);
+    let receiver = bench.receiver.address();
+    let led = go.lead_once(receiver, 10 * DURATION, stopped);
+    let led = bench.runtime.spawn(led);
+    assert_eq!(bench.receiver.next_leader(0).candidate, "go");
+    // It is cut off: its renewals are lost, and the read before its release is late.
+    bench.api.set_rule(|asked| match asked.user.as_str() {
+        "" => Fate::Held,
+        _ => Fate::Passes,
+    });
+    let mut first = bench.run("first", DURATION);
+    bench.wait_for_follower("first");
+    wait_for("our leader", || {
+        bench.log().contains(" first ").then_some(())
+    });
+    let _second = bench.run("second", DURATION);
+    bench.wait_for_follower("second");
+    let term = |lease: &Value| {
+        let term = lease["metadata"]["annotations"]["tenure/term"].as_str();
+        term.unwrap_or_default().to_owned()
+    };
+    let before = term(&bench.api.lease().unwrap());
+    bench.api.set_rule(|_| Fate::Passes);
+    bench.api.let_held_pass();
+    bench.runtime.block_on(led).unwrap();
+    let emptied = bench
+        .api
+        .events()
+        .into_iter()
+        .rfind(|it| holder(&it.object).is_empty());
+    assert_eq!(
+        term(&emptied.unwrap().object),
+        before,
+        "it empties the object of our leader"
+    );
+    // The leader writes the object back, and renews its term as usual.
+    wait_for("our leader in the object", || {
+        (holder(&bench.api.lease().unwrap()) == "first").then_some(())
+    });
+    bench.wait_for_renewal();
+    assert!(!bench.log().contains(" second "), "{}", bench.log());
+    first.signal(Signal::SIGTERM);
+    assert!(first.wait().success());
+    wait_for("our next leader", || {
+        bench.log().contains(" second ").then_some(())
+    });
+    assert_epochs_increase(&bench.api);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure::backend::LeaseService;
 use tenure::observe::Observed;
 use tenure::store::State;
@@ -157,6 +157,52 @@ async fn a_leader_whose_object_another_program_takes_stops_at_once_and_writes_no
     assert!(next.epoch() > epoch);
     assert_eq!(api.lease().unwrap()["spec"]["leaseTransitions"], 2);
     next.resign().await;
+}
+
+#[tokio::test]
+async fn a_term_goes_on_when_its_holder_is_emptied_or_its_mark_is_removed_and_nobody_else_leads() {
+    let _limit = Limit::start();
+    let api = Api::start().await;
+    let leader = candidate("leader", &api).await;
+    let leadership = leader.campaign().await.unwrap();
+    let follower = candidate("follower", &api).await;
+    let next = tokio::spawn(async move { follower.campaign().await.unwrap() });
+    let service = LeaseService::from_config(&config("observer", &api));
+    let service = service.unwrap().unwrap();
+    let edits: [fn(&mut Value); 4] = [
+        |lease| lease["spec"]["holderIdentity"] = "".into(),
+        |lease| lease["metadata"]["annotations"] = json!({}),
+        |lease| lease["spec"] = Value::Null,
+        |lease| {
+            lease["metadata"]["annotations"] = Value::Null;
+            lease["spec"] = json!({ "leaseTransitions": 7 });
+        },
+    ];
+    for edit in edits {
+        api.edit(edit);
+        let edited = api.lease().unwrap();
+        if edited["metadata"]["annotations"]["tenure/term"].is_string() {
+            // Observers see the term that goes on.
+            let view = service.lease().await.unwrap().unwrap();
+            assert_eq!(view.holder.as_deref(), Some("leader"), "{edited}");
+            assert_eq!(view.state, State::Leased);
+            assert_eq!(view.epoch, Some(leadership.epoch().get()));
+        }
+        tenure_tests::wait_until("the leader in its object", async || {
+            let lease = api.lease().unwrap();
+            let has_mark = lease["metadata"]["annotations"]["tenure/term"].is_string();
+            (holder(&lease) == "leader" && has_mark).then_some(())
+        })
+        .await;
+        assert!(leadership.is_valid());
+        assert!(!next.is_finished(), "{edited}");
+    }
+    let epoch = leadership.epoch();
+    assert_eq!(leadership.resign().await, EndReason::Resigned);
+    let next = next.await.unwrap();
+    assert!(next.epoch() > epoch);
+    next.resign().await;
+    assert_epochs_increase(&api);
 }
 
 #[tokio::test]

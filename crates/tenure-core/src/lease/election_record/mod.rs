@@ -20,10 +20,34 @@
 //! These are the rules of the leader election in Kubernetes' `client-go`, so its candidates and
 //! these may compete for one record.
 //!
-//! **Why epochs increase.** The record contains the last epoch, and each write of a new epoch
-//! replaces the version from which the last one was read. Other programs count the changes of the
-//! holder, and may remove the epoch. So the next epoch is greater than that count, than each epoch
-//! that this candidate has seen, and than the wall clock of the service.
+//! 6. **The holder in the record says nothing about a term of this project**, because other programs
+//!    write the record too. Some of them decide by an old copy: `client-go` 0.34 to 0.37 can empty a
+//!    record that it no longer holds. So each term has a [`TermMark`] in the record. A grant writes
+//!    it, each renewal changes it, and a release marks it as ended; it is never removed.
+//!    1. *A candidate takes the record* only if the holder permits it (3), **and** the mark has ended
+//!       or was unchanged for the duration that the mark names. A mark that is missing, unreadable,
+//!       longer than [`LONGEST`], or older than one that this candidate has seen counts as a running
+//!       term of the longest duration that the candidate knows, from the first answer with this
+//!       version of the record. So the first term on a record of another program waits once, and no
+//!       candidate waits for ever.
+//!    2. *A leader renews* although another program has emptied the record or removed its mark. The
+//!       renewal writes both back, in place of the version that it read. It is refused if the record
+//!       has another holder, the mark of another term, or the end of this one. A leader renews only
+//!       while its own clock permits, so no other candidate of this project can have taken the record.
+//!    3. *A release* ends the mark, and empties the record only if the record still shows this holder.
+//!       It may be late, so it writes only into a record that contains the last mark of this term: an
+//!       older mark was put back by another program, and a later term may be running.
+//!    4. *Every mark differs from all others*, so it has the time of its write. A number does not
+//!       suffice: it repeats after a renewal whose answer was lost and whose mark was removed.
+//!
+//! Argument 6 fails if other programs remove the mark **and** a candidate starts that has seen no
+//! mark and whose own duration is shorter than that of the leader; if they put an older mark back;
+//! and if the record is deleted.
+//!
+//! **Why epochs increase.** The record contains the last epoch twice, in the mark and beside it, and
+//! each write of a new epoch replaces the version from which the last one was read. Other programs
+//! count the changes of the holder, and may remove both. So the next epoch is greater than that
+//! count, than each epoch that this candidate has seen, and than the wall clock of the service.
 
 use alloc::string::{String, ToString};
 use core::time::Duration;
@@ -31,20 +55,23 @@ use core::time::Duration;
 use super::LeaseId;
 use crate::{CandidateId, Epoch, Instant, UnixMillis};
 
+/// The longest duration of a term. A mark with a longer one was not written by a candidate.
+pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The record of an election, as a service stores it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ElectionRecord {
     /// The part that every program understands.
     pub holding: Holding,
-    /// The last term of a candidate of this project. It has ended if another program holds the
-    /// record.
-    pub term: Option<RecordTerm>,
+    /// The last term of a candidate of this project; `None` if there was none, or if another program
+    /// has removed it.
+    pub mark: Option<TermMark>,
     /// The greatest epoch that was ever written.
     pub epoch: Option<Epoch>,
 }
 
 /// The holder and its times. Any change of it is a sign of life of the holder.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Holding {
     /// The holder; `None` if the record is free.
     pub holder: Option<String>,
@@ -58,38 +85,45 @@ pub struct Holding {
     pub transitions: u32,
 }
 
-/// A term of a candidate of this project.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordTerm {
-    /// The number of changes of the holder at the beginning of the term.
-    pub transitions: u32,
-    /// The lease id of the term. Two candidates with the same name have different lease ids.
-    pub lease_id: LeaseId,
+/// The state of a term of this project. Any change of it is a sign of life of the term (argument 6).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TermMark {
     /// The candidate.
     pub holder: CandidateId,
+    /// The lease id of the term. Two candidates with the same name have different lease ids.
+    pub lease_id: LeaseId,
+    /// The epoch of the term.
+    pub epoch: Epoch,
+    /// The number of changes of the holder when this mark was written.
+    pub transitions: u32,
+    /// The lease duration of the term.
+    pub duration: Duration,
+    /// The number of writes of this term before this one, as far as the writer knows.
+    pub number: u64,
+    /// The time of this write, which differs in each write of the term (argument 5). The number may
+    /// repeat, after an answer was lost and another program has removed the mark.
+    pub written: String,
+    /// Whether the term was released.
+    pub has_ended: bool,
 }
 
 impl ElectionRecord {
-    /// Returns the term that holds the record; `None` if the record is free, or if another program
-    /// holds it. Other programs keep the term in the record when they take it.
-    fn current(&self) -> Option<(&RecordTerm, Epoch)> {
-        let (term, holding) = (self.term.as_ref()?, &self.holding);
-        let is_current = holding.holder.as_deref() == Some(term.holder.as_str())
-            && holding.transitions == term.transitions;
-        is_current.then_some((term, self.epoch?))
+    /// Returns the term that leads, as far as the record shows: its mark has not ended, and no other
+    /// program has taken the record. Another program may have emptied it.
+    #[must_use]
+    pub fn running(&self) -> Option<&TermMark> {
+        let mark = self.mark.as_ref()?;
+        (!mark.has_ended && !self.is_taken_from(mark)).then_some(mark)
     }
 
-    /// Returns the leader and its epoch, if a candidate of this project holds the record.
-    #[must_use]
-    pub fn leader(&self) -> Option<(&CandidateId, Epoch)> {
-        self.current().map(|(term, epoch)| (&term.holder, epoch))
-    }
-
-    /// Returns the epoch of the term with this lease id, if that term holds the record.
-    #[must_use]
-    pub fn epoch_of(&self, lease_id: LeaseId) -> Option<Epoch> {
-        let (term, epoch) = self.current()?;
-        (term.lease_id == lease_id).then_some(epoch)
+    /// Returns whether another program has taken the record since this mark was written, maybe under
+    /// the same name.
+    fn is_taken_from(&self, mark: &TermMark) -> bool {
+        let holding = &self.holding;
+        let is_same = |holder: &String| {
+            holder == mark.holder.as_str() && holding.transitions == mark.transitions
+        };
+        !holding.holder.as_ref().is_none_or(is_same)
     }
 
     /// Returns the record after a grant to this candidate, which replaces `previous`.
@@ -105,68 +139,128 @@ impl ElectionRecord {
         let most = i32::MAX.unsigned_abs();
         let transitions =
             previous.map_or(0, |it| it.holding.transitions.saturating_add(1).min(most));
-        let holder = holder.clone();
+        let mark = TermMark {
+            holder: holder.clone(),
+            lease_id,
+            epoch,
+            transitions,
+            duration,
+            number: 0,
+            written: wall.into(),
+            has_ended: false,
+        };
         Self {
-            holding: Holding {
-                holder: Some(holder.to_string()),
-                duration: Some(duration),
-                acquired: Some(wall.into()),
-                renewed: Some(wall.into()),
-                transitions,
-            },
-            term: Some(RecordTerm {
-                transitions,
-                lease_id,
-                holder,
-            }),
+            holding: Holding::of(&mark, wall, wall),
+            mark: Some(mark),
             epoch: Some(epoch),
         }
     }
 
-    /// Returns the record after a renewal by its holder. `wall` must differ from all times that the
-    /// holder has written (argument 5).
+    /// Returns the record after a renewal of the term with this last mark; `None` if the term is over
+    /// (argument 6.2). `wall` must differ from all times that the holder has written (argument 5).
     #[must_use]
-    pub fn renewed(&self, duration: Duration, wall: &str) -> Self {
-        let mut record = self.clone();
-        record.holding.duration = Some(duration);
-        record.holding.renewed = Some(wall.into());
-        record
+    pub fn renewed(&self, last: &TermMark, duration: Duration, wall: &str) -> Option<Self> {
+        let mut mark = match &self.mark {
+            Some(mark) if mark.lease_id != last.lease_id || mark.has_ended => return None,
+            Some(mark) if mark.order() > last.order() => mark.clone(),
+            _ => last.clone(),
+        };
+        if self.is_taken_from(&mark) {
+            return None;
+        }
+        mark.transitions = mark.transitions.max(self.holding.transitions);
+        mark.duration = duration;
+        mark.number += 1;
+        mark.written = wall.into();
+        let acquired = self
+            .holding
+            .holder
+            .as_ref()
+            .and(self.holding.acquired.as_deref());
+        Some(Self {
+            holding: Holding::of(&mark, acquired.unwrap_or(wall), wall),
+            epoch: Some(mark.epoch),
+            mark: Some(mark),
+        })
     }
 
-    /// Returns the record after a release by its holder. The epoch stays, so that the next one is
-    /// greater. Programs that do not understand a record without a holder wait for one second.
+    /// Returns the record after a release of the term with this last mark; `None` if there is nothing
+    /// to release (argument 6.3). Programs that do not understand a record without a holder wait for
+    /// one second.
     #[must_use]
-    pub fn released(&self, wall: &str) -> Self {
+    pub fn released(&self, last: &TermMark, wall: &str) -> Option<Self> {
+        let mark = self.mark.as_ref()?;
+        if mark.lease_id != last.lease_id || mark.has_ended || mark.order() < last.order() {
+            return None;
+        }
+        let mut record = self.clone();
+        if !self.is_taken_from(mark) {
+            record.holding.holder = None;
+            record.holding.duration = Some(Duration::from_secs(1));
+            record.holding.acquired = Some(wall.into());
+            record.holding.renewed = Some(wall.into());
+        }
+        record.mark = Some(TermMark {
+            number: mark.number + 1,
+            written: wall.into(),
+            has_ended: true,
+            ..mark.clone()
+        });
+        Some(record)
+    }
+}
+
+impl TermMark {
+    /// Returns the place of this mark in the order of all marks.
+    const fn order(&self) -> (Epoch, u64) {
+        (self.epoch, self.number)
+    }
+}
+
+impl Holding {
+    /// Returns the holding of a running term.
+    fn of(mark: &TermMark, acquired: &str, renewed: &str) -> Self {
         Self {
-            holding: Holding {
-                holder: None,
-                duration: Some(Duration::from_secs(1)),
-                acquired: Some(wall.into()),
-                renewed: Some(wall.into()),
-                transitions: self.holding.transitions,
-            },
-            term: None,
-            epoch: self.epoch,
+            holder: Some(mark.holder.to_string()),
+            duration: Some(mark.duration),
+            acquired: Some(acquired.into()),
+            renewed: Some(renewed.into()),
+            transitions: mark.transitions,
         }
     }
 }
 
 /// What a candidate may do with a record that it has just read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RecordClaim {
-    /// Its own lease id holds the record, under this epoch: it may renew.
-    Own(Epoch),
+    /// The term of its own lease id runs, with this mark: it may renew.
+    Own(TermMark),
     /// It may take the record.
     Free,
     /// The record is held.
     Held,
 }
 
+/// A term that keeps a record although another program has emptied or taken it (argument 6.1).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AwaitedTerm {
+    /// The candidate and its epoch; `None` if the mark does not tell.
+    pub leader: Option<(CandidateId, Epoch)>,
+    /// The time until this process may take the record, if the record does not change.
+    pub remaining: Duration,
+}
+
 /// The record as one process has seen it: since when it is unchanged.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ObservedRecord {
     /// The last version, and the arrival of the first answer that showed it.
-    last: Option<(Holding, Instant)>,
+    last: Option<(Holding, Option<TermMark>, Instant)>,
+    /// The arrival of the first answer with the mark of the last version.
+    mark_seen: Instant,
+    /// The epoch and the number of the latest mark that was ever seen.
+    latest: Option<(Epoch, u64)>,
+    /// The longest duration that was ever seen.
+    longest: Duration,
     /// The greatest number that was ever seen as an epoch or as a count of holders.
     greatest: Option<Epoch>,
 }
@@ -174,20 +268,32 @@ pub struct ObservedRecord {
 impl ObservedRecord {
     /// Notes an answer that arrived at `now`.
     pub fn observe(&mut self, now: Instant, record: &ElectionRecord) {
-        let transitions = Epoch::new(record.holding.transitions.into());
-        self.greatest = self.greatest.max(record.epoch).max(transitions);
-        // Argument 3: later answers with the same version do not change the instant.
-        if self
-            .last
-            .as_ref()
-            .is_none_or(|(last, _)| *last != record.holding)
-        {
-            self.last = Some((record.holding.clone(), now));
+        let (holding, mark) = (&record.holding, &record.mark);
+        let transitions = Epoch::new(holding.transitions.into());
+        let epochs = [transitions, record.epoch, mark.as_ref().map(|it| it.epoch)];
+        self.greatest = epochs.into_iter().fold(self.greatest, Option::max);
+        let durations = [holding.duration, mark.as_ref().map(|it| it.duration)];
+        let durations = durations.into_iter().flatten();
+        let longest = durations
+            .filter(|it| *it <= LONGEST)
+            .fold(self.longest, Duration::max);
+        self.longest = longest;
+        self.latest = self.latest.max(mark.as_ref().map(TermMark::order));
+        // Argument 3: later answers with the same version do not change the instants.
+        let (last_holding, last_mark) = match &self.last {
+            Some((holding, mark, _)) => (Some(holding), Some(mark)),
+            None => (None, None),
+        };
+        if last_mark != Some(mark) {
+            self.mark_seen = now;
+        }
+        if last_holding != Some(holding) || last_mark != Some(mark) {
+            self.last = Some((holding.clone(), mark.clone(), now));
         }
     }
 
     /// Notes an answer that arrived at `now`, and decides whether this lease id may hold the
-    /// record. `duration` is for a record whose holder has not chosen a duration.
+    /// record. `duration` is that of this candidate.
     ///
     /// A record that is missing was deleted, which does not stop its holder. So the last version
     /// counts until it expires.
@@ -200,8 +306,15 @@ impl ObservedRecord {
     ) -> RecordClaim {
         if let Some(record) = record {
             self.observe(now, record);
-            if let Some(epoch) = record.epoch_of(lease_id) {
-                return RecordClaim::Own(epoch);
+            match &record.mark {
+                Some(mark) if mark.lease_id != lease_id => {}
+                // A lease id whose term has ended never leads again.
+                Some(mark) if mark.has_ended => return RecordClaim::Held,
+                // An older mark was put back, and a later term may be running.
+                Some(mark) if self.speaks_for_a_term(mark) && !record.is_taken_from(mark) => {
+                    return RecordClaim::Own(mark.clone());
+                }
+                _ => {}
             }
         }
         match self.is_held(now, duration) {
@@ -210,13 +323,52 @@ impl ObservedRecord {
         }
     }
 
-    /// Returns whether the last version has a holder and has not expired, as far as this process
-    /// knows.
+    /// Returns whether the last version is held, as far as this process knows: by its holder, or by a
+    /// term of this project.
     #[must_use]
     pub fn is_held(&self, now: Instant, duration: Duration) -> bool {
-        self.last.as_ref().is_some_and(|(holding, seen)| {
+        self.is_held_by_holder(now, duration) || self.term_remaining(now, duration).is_some()
+    }
+
+    /// Returns the term for whose end this process waits, although the holder would permit it to take
+    /// the record.
+    #[must_use]
+    pub fn awaited(&self, now: Instant, duration: Duration) -> Option<AwaitedTerm> {
+        let (_, mark, _) = self.last.as_ref()?;
+        let remaining = self.term_remaining(now, duration)?;
+        let awaited = || AwaitedTerm {
+            leader: mark.as_ref().map(|it| (it.holder.clone(), it.epoch)),
+            remaining,
+        };
+        (!self.is_held_by_holder(now, duration)).then(awaited)
+    }
+
+    fn is_held_by_holder(&self, now: Instant, duration: Duration) -> bool {
+        self.last.as_ref().is_some_and(|(holding, _, seen)| {
             holding.holder.is_some() && now.since(*seen) < holding.duration.unwrap_or(duration)
         })
+    }
+
+    /// Returns how long the term of the mark may still run (argument 6.1); `None` if it is over.
+    fn term_remaining(&self, now: Instant, duration: Duration) -> Option<Duration> {
+        let (_, mark, seen) = self.last.as_ref()?;
+        let (until, since) = match mark {
+            Some(mark) if self.speaks_for_a_term(mark) => match mark.has_ended {
+                true => return None,
+                false => (mark.duration, self.mark_seen),
+            },
+            // Records without a mark cannot be told apart, so the whole record must be unchanged.
+            _ => (self.longest.max(duration), *seen),
+        };
+        until
+            .checked_sub(now.since(since))
+            .filter(|it| !it.is_zero())
+    }
+
+    /// Returns whether this is the latest mark that this process has seen, and one that a candidate
+    /// can have written.
+    fn speaks_for_a_term(&self, mark: &TermMark) -> bool {
+        Some(mark.order()) >= self.latest && mark.duration <= LONGEST
     }
 
     /// Returns the epoch of a new term. `wall` is the clock of the service. Returns `None` if no

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use humantime::format_duration;
 use tenure_core::lease::candidate::Answer;
-use tenure_core::lease::election_record::{ElectionRecord, ObservedRecord, RecordClaim};
+use tenure_core::lease::election_record::{ElectionRecord, ObservedRecord, RecordClaim, TermMark};
 use tenure_core::lease::{LeaseDuration, LeaseId};
 use tenure_core::time::millis;
 use tenure_core::{CandidateId, ElectionName, Epoch, UnixMillis};
+use tracing::info;
 
 use super::client::{ApiClient, ApiError, Written};
 use super::object::{LeaseObject, MicroTimes};
@@ -40,6 +42,8 @@ struct Known {
     observed: ObservedRecord,
     /// The object after the last write of a term, with the lease id of that term.
     written: Option<(LeaseId, LeaseObject)>,
+    /// The term in [`LeaseElection::log_awaited`]; the inner `None` is an unknown one.
+    awaited: Option<Option<(CandidateId, Epoch)>>,
 }
 
 impl LeaseElection {
@@ -74,9 +78,15 @@ impl LeaseElection {
             .observed
             .claim(now, record.as_ref(), lease_id, self.duration);
         let (next, epoch) = match (claim, &record) {
-            (RecordClaim::Held, _) => return Ok(self.held_by_another(record.as_ref())),
-            (RecordClaim::Own(epoch), Some(record)) => {
-                (record.renewed(self.duration, &self.wall()), epoch)
+            (RecordClaim::Held, _) => {
+                self.log_awaited(now);
+                return Ok(self.held_by_another(record.as_ref()));
+            }
+            (RecordClaim::Own(mark), Some(record)) => {
+                let Some(renewed) = record.renewed(&mark, self.duration, &self.wall()) else {
+                    return Ok(self.held_by_another(Some(record)));
+                };
+                (renewed, mark.epoch)
             }
             (RecordClaim::Own(_) | RecordClaim::Free, record) => {
                 let epoch = self.next_epoch(min_epoch, read.date.as_deref(), record.as_ref())?;
@@ -105,8 +115,9 @@ impl LeaseElection {
         lease_id: LeaseId,
         until: Instant,
     ) -> Result<Answer, ApiError> {
-        let renewed = |record: &ElectionRecord, object: &LeaseObject| {
-            object.with_record(&record.renewed(self.duration, &self.wall()))
+        let renewed = |record: &ElectionRecord, mark: &TermMark, object: &LeaseObject| {
+            let renewed = record.renewed(mark, self.duration, &self.wall())?;
+            Some(object.with_record(&renewed))
         };
         let epoch = self.replace(lease_id, until, renewed).await?;
         Ok(epoch.map_or(Answer::Superseded, Answer::Held))
@@ -118,9 +129,9 @@ impl LeaseElection {
         lease_id: LeaseId,
         until: Instant,
     ) -> Result<Answer, ApiError> {
-        let released = |record: &ElectionRecord, object: &LeaseObject| {
-            let object = object.with_record(&record.released(&self.wall()));
-            object.with_metadata(&BTreeMap::new())
+        let released = |record: &ElectionRecord, mark: &TermMark, object: &LeaseObject| {
+            let object = object.with_record(&record.released(mark, &self.wall())?);
+            Some(object.with_metadata(&BTreeMap::new()))
         };
         let epoch = self.replace(lease_id, until, released).await?;
         Ok(epoch.map_or(Answer::Superseded, |_| Answer::Released))
@@ -133,7 +144,12 @@ impl LeaseElection {
         metadata: &BTreeMap<String, String>,
         until: Instant,
     ) -> Result<(), ApiError> {
-        let proclaimed = |_: &ElectionRecord, object: &LeaseObject| object.with_metadata(metadata);
+        let proclaimed = |record: &ElectionRecord, mark: &TermMark, object: &LeaseObject| {
+            let is_own = record
+                .running()
+                .is_some_and(|it| it.lease_id == mark.lease_id);
+            is_own.then(|| object.with_metadata(metadata))
+        };
         let epoch = self.replace(lease_id, until, proclaimed).await?;
         epoch
             .map(drop)
@@ -154,7 +170,14 @@ impl LeaseElection {
             observed.observe(now, &record);
             observed.is_held(now, self.duration)
         };
-        let state = match (&record.holding.holder, is_held) {
+        let leader = record.running();
+        let mut holding = record.holding.clone();
+        if let (None, Some(mark)) = (&holding.holder, leader) {
+            // Another program has emptied the object, and the term goes on.
+            holding.holder = Some(mark.holder.to_string());
+            (holding.duration, holding.acquired) = (Some(mark.duration), None);
+        }
+        let state = match (&holding.holder, is_held) {
             (None, _) => State::Available,
             (Some(_), true) => State::Leased,
             (Some(_), false) => State::Expired,
@@ -162,17 +185,15 @@ impl LeaseElection {
         let election = &self.election;
         let (namespace, name) = (election.namespace.to_string(), election.name.to_string());
         let mut view = LeaseView::new(namespace, name, state);
-        if is_held {
-            let leader = record.leader();
-            view.epoch = leader.map(|(_, epoch)| epoch.get());
-            view.granted_at = record.holding.acquired.clone();
-            view.duration_ms = record
-                .holding
+        if state == State::Leased {
+            view.epoch = leader.map(|it| it.epoch.get());
+            view.granted_at = holding.acquired;
+            view.duration_ms = holding
                 .duration
                 .map(|it| DurationMs::from(LeaseDuration::Fixed(it)));
             // Another program that holds the object keeps the metadata of the last leader.
             view.metadata = Some(leader.map(|_| object.metadata()).unwrap_or_default());
-            view.holder = record.holding.holder;
+            view.holder = holding.holder;
         }
         Ok(Some(view))
     }
@@ -184,9 +205,14 @@ impl LeaseElection {
         &self,
         lease_id: LeaseId,
         until: Instant,
-        change: impl Fn(&ElectionRecord, &LeaseObject) -> LeaseObject,
+        change: impl Fn(&ElectionRecord, &TermMark, &LeaseObject) -> Option<LeaseObject>,
     ) -> Result<Option<Epoch>, ApiError> {
         let mut object = self.written(lease_id);
+        let written = object
+            .as_ref()
+            .map(|object| self.record(object))
+            .transpose()?;
+        let written = written.and_then(|record| record.mark);
         for _ in 0..ATTEMPTS {
             let current = match object.take() {
                 Some(object) => object,
@@ -196,14 +222,18 @@ impl LeaseElection {
                 },
             };
             let record = self.record(&current)?;
-            let Some(epoch) = record.epoch_of(lease_id) else {
+            // Without an own write, the outcome of the acquire is unknown, and the record tells it.
+            let found = record.mark.as_ref().filter(|it| it.lease_id == lease_id);
+            let Some(mark) = written.as_ref().or(found) else {
                 return Ok(None);
             };
-            let next = change(&record, &current);
+            let Some(next) = change(&record, mark, &current) else {
+                return Ok(None);
+            };
             match self.client.write(&next, until).await? {
                 Written::Done(written) => {
                     self.note(lease_id, &next, written)?;
-                    return Ok(Some(epoch));
+                    return Ok(Some(mark.epoch));
                 }
                 Written::Conflict => {}
                 Written::Missing => return Ok(None),
@@ -230,12 +260,39 @@ impl LeaseElection {
         next.ok_or_else(|| self.client.malformed("no epoch is left"))
     }
 
+    /// Logs once for each term that this candidate waits for it, although the object has no holder, or
+    /// one that has expired.
+    fn log_awaited(&self, now: tenure_core::Instant) {
+        let mut known = self.lock();
+        let Some(awaited) = known.observed.awaited(now, self.duration) else {
+            return;
+        };
+        let is_new = known.awaited.as_ref() != Some(&awaited.leader);
+        known.awaited = Some(awaited.leader.clone());
+        drop(known);
+        if !is_new {
+            return;
+        }
+        let (election, candidate) = (&self.election, &self.candidate);
+        let remaining = format_duration(Duration::from_millis(millis(awaited.remaining)));
+        match awaited.leader {
+            Some((leader, epoch)) => {
+                info!(%election, %candidate, %leader, epoch = epoch.get(), %remaining,
+                    "the object has no valid holder, but a term may still run: waiting for its end");
+            }
+            None => {
+                info!(%election, %candidate, %remaining,
+                    "the object does not show whether a term of tenure runs: waiting as if one did");
+            }
+        }
+    }
+
     /// Returns the holder and its epoch, if both are known. The record may still contain this
     /// candidate.
     fn held_by_another(&self, record: Option<&ElectionRecord>) -> Answer {
-        let leader = record.and_then(ElectionRecord::leader);
-        let leader = leader.filter(|(holder, _)| **holder != self.candidate);
-        Answer::HeldByAnother(leader.map(|(holder, epoch)| (holder.clone(), epoch)))
+        let leader = record.and_then(ElectionRecord::running);
+        let leader = leader.filter(|it| it.holder != self.candidate);
+        Answer::HeldByAnother(leader.map(|it| (it.holder.clone(), it.epoch)))
     }
 
     fn record(&self, object: &LeaseObject) -> Result<ElectionRecord, ApiError> {
@@ -256,7 +313,7 @@ impl LeaseElection {
         written: LeaseObject,
     ) -> Result<(), ApiError> {
         let (sent, record) = (self.record(sent)?, self.record(&written)?);
-        let term = |record: &ElectionRecord| (record.term.clone(), record.epoch);
+        let term = |record: &ElectionRecord| (record.mark.clone(), record.epoch);
         if term(&sent) != term(&record) || sent.holding.holder != record.holding.holder {
             let reason = "the answer to a write shows another term than the one that was sent";
             return Err(self.client.malformed(reason));

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 use tenure_core::Epoch;
-use tenure_core::lease::election_record::{ElectionRecord, Holding, RecordTerm};
+use tenure_core::lease::election_record::{ElectionRecord, Holding, TermMark};
 
 /// The API group and version of leases.
 pub(super) const API_VERSION: &str = "coordination.k8s.io/v1";
@@ -17,9 +17,10 @@ const KIND: &str = "Lease";
 /// The annotation with the greatest epoch.
 const EPOCH: &str = "tenure/epoch";
 
-/// The annotation with the last term of a candidate of this project: the number of transitions, the
-/// lease id and the holder, separated by `/`. The lease id is no secret here, because the API
-/// server does not know it: the rights to the object decide which programs may write it.
+/// The annotation with the mark of the last term of a candidate of this project: whether it runs, its
+/// epoch, the number and the time of its last write, its duration, the number of transitions, its
+/// lease id and its holder, separated by `/`. The lease id is no secret here, because the API server does not know it:
+/// the rights to the object decide which programs may write it.
 const TERM: &str = "tenure/term";
 
 /// The annotation with the leader's metadata: a JSON object of strings.
@@ -95,7 +96,7 @@ impl LeaseObject {
                     .and_then(|it| it.try_into().ok())
                     .unwrap_or_default(),
             },
-            term: self.annotation(TERM).and_then(term),
+            mark: self.annotation(TERM).and_then(mark_of),
             epoch: epoch.transpose()?,
         })
     }
@@ -117,11 +118,10 @@ impl LeaseObject {
         spec.insert("renewTime".into(), holding.renewed.clone().into());
         spec.insert("leaseTransitions".into(), holding.transitions.into());
         object.0.insert("spec".into(), spec.into());
-        let term = record.term.as_ref().map(|term| {
-            let lease_id = term.lease_id.to_wire();
-            format!("{}/{lease_id}/{}", term.transitions, term.holder)
-        });
-        object.annotate(TERM, term);
+        // A mark is never removed: a record without one is that of another program.
+        if let Some(mark) = &record.mark {
+            object.annotate(TERM, Some(text_of(mark)));
+        }
         object.annotate(EPOCH, record.epoch.map(|epoch| epoch.to_string()));
         object
     }
@@ -163,12 +163,38 @@ impl LeaseObject {
     }
 }
 
-fn term(text: &str) -> Option<RecordTerm> {
-    let mut parts = text.splitn(3, '/');
-    Some(RecordTerm {
+const RUNNING: &str = "running";
+const ENDED: &str = "ended";
+
+fn text_of(mark: &TermMark) -> String {
+    let state = if mark.has_ended { ENDED } else { RUNNING };
+    let (epoch, number, transitions) = (mark.epoch, mark.number, mark.transitions);
+    let (seconds, lease_id) = (mark.duration.as_secs(), mark.lease_id.to_wire());
+    let (written, holder) = (&mark.written, &mark.holder);
+    format!("{state}/{epoch}/{number}/{written}/{seconds}/{transitions}/{lease_id}/{holder}")
+}
+
+/// Reads a mark. Returns `None` for text that no candidate writes, which counts as a missing mark.
+fn mark_of(text: &str) -> Option<TermMark> {
+    let mut parts = text.splitn(8, '/');
+    let state = parts.next()?;
+    let epoch = Epoch::new(parts.next()?.parse().ok()?)?;
+    let number = parts.next()?.parse().ok()?;
+    let written = parts.next()?.to_owned();
+    let duration = Duration::from_secs(parts.next()?.parse().ok()?);
+    Some(TermMark {
+        epoch,
+        number,
+        written,
+        duration,
         transitions: parts.next()?.parse().ok()?,
         lease_id: parts.next()?.parse().ok()?,
         holder: parts.next()?.parse().ok()?,
+        has_ended: match state {
+            RUNNING => false,
+            ENDED => true,
+            _ => return None,
+        },
     })
 }
 
@@ -237,10 +263,14 @@ mod tests {
         assert_eq!(after.0["metadata"]["labels"], json!({ "team": "billing" }));
         assert_eq!(after.0["metadata"]["resourceVersion"], "7");
 
-        let released = after.with_record(&granted.released("t"));
+        let released = granted
+            .released(granted.mark.as_ref().unwrap(), "t")
+            .unwrap();
+        let object = after.with_record(&released);
+        assert_eq!(object.record().unwrap(), released);
+        let released = object;
         assert_eq!(released.0["spec"]["holderIdentity"], "");
         assert_eq!(released.0["spec"]["leaseDurationSeconds"], 1);
-        assert_eq!(released.annotation(TERM), None);
         assert_eq!(released.annotation(EPOCH), Some("1795262400000"));
     }
 
