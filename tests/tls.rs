@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, CertifiedKey, IsCa, KeyPair};
 use tempfile::TempDir;
 use tenure::observe::{Observed, Observer};
-use tenure::{Candidate, Config, EndReason, Epoch};
+use tenure::{Candidate, Config, EndReason, Epoch, OnOverrun};
 use tenure_tests::ports::free_address;
 use tenure_tests::process::{Process, command, output, run, stderr};
 use tenure_tests::{Limit, wait_for};
@@ -33,8 +33,11 @@ impl Files {
         files
     }
 
+    /// Writes a file that its owner alone can read, because it may be a key.
     fn write(&self, name: &str, text: &str) {
-        fs::write(self.0.path().join(name), text).expect("a file");
+        let path = self.0.path().join(name);
+        fs::write(&path, text).expect("a file");
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("a mode");
     }
 
     fn path(&self, name: &str) -> String {
@@ -323,6 +326,8 @@ fn running_candidates_and_observers_follow_when_the_authority_of_the_store_is_re
     let watch = Process::start(&[&watch[..], &["--ca-file", &by_file]].concat());
     Runtime::new().expect("a runtime").block_on(async {
         let config = Config::load(&by_config).expect("a configuration");
+        // The guard outlives its term here, for which `exit` would end this process.
+        let config = config.with_on_overrun(OnOverrun::Report);
         let mut observer = Observer::from_config(&config).expect("an observer");
         let candidate = Candidate::start(config).await.expect("a candidate");
         let leader = candidate.campaign().await.expect("leadership");

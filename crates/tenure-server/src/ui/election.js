@@ -110,7 +110,7 @@ function paintAll(view) {
 		make('div', {}, make('dt', {}, bdi(key)), make('dd', {}, bdi(value)))));
 	const { reserved_for: to, lock_delay_remaining_ms: delay, reserved_remaining_ms: left } = view;
 	say(ui.waitersNone, (view.waiters || 'nobody') + (delay ? `, lock delay ${duration(delay)}` : '')
-		+ (to ? `, reserved for ${to}: ${duration(left)}` : ''));
+		+ (to ? `, reserved for ${to}: ${duration(left ?? 0)}` : ''));
 	ui.waiters.replaceChildren(...waiters.map(({ holder: name, priority, waiting_since, waiting_ms }) =>
 		make('li', {}, bdi(name), make('span', { class: 'muted' }, `priority ${priority}, for `,
 			setTime(waiting_since, () => duration(waiting_ms))))));
