@@ -85,7 +85,8 @@ fn a_store_ends_in_order_when_its_terminal_closes_and_not_under_nohup() {
         fcntl(&terminal.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
         let serve = command(&["serve", "--engine", "memory", "--listen", "127.0.0.1:0"]);
         let mut on_terminal = Command::new("setsid");
-        on_terminal.args(["--ctty", "sh", "-c"]);
+        // The tests may run under nohup themselves.
+        on_terminal.args(["--ctty", "env", "--default-signal=HUP", "sh", "-c"]);
         on_terminal.arg(format!("{before} exec \"$0\" \"$@\""));
         on_terminal.arg(serve.get_program()).args(serve.get_args());
         on_terminal.stdin(terminal.slave);
