@@ -34,13 +34,8 @@ impl TermRecord {
     ///
     /// The first reason stays: an operator who breaks a lease gives the cause. The holder that then
     /// releases the lease can only report that the lease was broken.
-    ///
-    /// A record with a reason and without an end does not undo the end: a holder that could not
-    /// reach the store in time gives its reason later.
     pub(crate) fn replacing(self, earlier: Self) -> Self {
-        let end = earlier.ended.filter(|_| self.reason.is_some());
         Self {
-            ended: self.ended.or(end),
             reason: earlier.reason.or(self.reason),
             ..self
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::lease::{
     Applied, Change, Due, Lease, LeaseDuration, Operation, Owner, Priority, Record, Rejection,
-    RequestNumber, Rules, Running, State, TermEnd, Waiting, deletable,
+    RequestNumber, Rules, Running, TermEnd, Waiting, deletable,
 };
 use tenure_core::time::millis;
 use tenure_core::wire::{Code, LeaseView, Problem};
@@ -421,12 +421,10 @@ impl<'a> LeaseTransaction<'a> {
     ) -> Option<TermRecord> {
         let Some(running) = running else {
             // A term that continues after its end was recorded replaces that record. A new term has
-            // none yet. The release of a lease that has expired adds the reason to the record.
-            return match self.record().state(self.now) {
-                _ if is_grant => None,
-                State::Leased | State::Breaking => self.term_record(None, None),
-                State::Available if reason.is_some() => self.term_record(None, reason),
-                _ => None,
+            // none yet.
+            return match is_grant || self.record().running().is_none() {
+                true => None,
+                false => self.term_record(None, None),
             };
         };
         let ended = running.ended(self.record(), self.now);

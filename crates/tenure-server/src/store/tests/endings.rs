@@ -99,34 +99,3 @@ async fn a_server_whose_engine_fails_while_it_is_closed_ends_with_an_error() {
         assert_eq!(ended.unwrap().is_err(), fails);
     }
 }
-
-/// A holder that could not reach the store for longer than its lease lasts.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_release_of_an_expired_lease_adds_its_reason_to_the_end_of_the_term() {
-    let store = Store::open(StoreConfig::memory()).unwrap();
-    let mut short = queued(1, Duration::ZERO);
-    short.request.duration = LeaseDuration::Fixed(Duration::from_secs(1));
-    store.acquire(&key(), &short).await.unwrap();
-    let last = async || store.history(&key(), None).await.unwrap().remove(0);
-    let ended = async {
-        loop {
-            let last = last().await;
-            if last.end.is_some() {
-                return last;
-            }
-            tokio::time::sleep(A_MOMENT).await;
-        }
-    };
-    let ended = timeout(SOON, ended).await.unwrap();
-    assert_eq!((ended.end, ended.reason), (Some(TermEnd::Expired), None));
-    let (release, reason) = (Operation::Release(id(1)), "renew_deadline".to_owned());
-    let key = key();
-    let released = store.operate_as(None, &key, &release, Some(reason.clone()));
-    released.await.unwrap();
-    let last = last().await;
-    assert_eq!(
-        (last.end, last.reason),
-        (Some(TermEnd::Expired), Some(reason))
-    );
-    assert_eq!(last.ended_at, ended.ended_at);
-}
