@@ -472,6 +472,7 @@ pub(crate) static ROUTES: [Route; 33] = [
             Code::LeaseBreaking,
             Code::LeaseBroken,
             Code::LeaseExpired,
+            Code::NotWaiting,
             Code::DiskFull,
         ],
         handler: || leases::operation(MethodFilter::POST, leases::hand_over),
