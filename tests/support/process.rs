@@ -268,6 +268,32 @@ impl Process {
         status
     }
 
+    /// Sends a second stop signal to `tenure run` whose command ignores the first one. Checks that it
+    /// ends with all its processes before its stop grace is over, by the exit code of that signal.
+    ///
+    /// # Panics
+    ///
+    /// If it ends in another way.
+    pub fn end_by_second(&mut self, signal: Signal) {
+        let all = descendants(self.pid());
+        let begin = Instant::now();
+        self.signal(signal);
+        let code = self.wait().code();
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(8), "{took:?}");
+        assert_eq!(code, Some(128 + signal as i32), "{}", self.stderr());
+        wait_for("the end of all processes of the command", || {
+            all.iter().all(|one| !is_alive(one.as_raw())).then_some(())
+        });
+    }
+
+    /// Waits until `tenure run` has asked its command to stop.
+    pub fn wait_until_stopping(&self) {
+        wait_for("the request to stop", || {
+            self.stderr().contains("stopping the command").then_some(())
+        });
+    }
+
     /// Whether the process has ended.
     ///
     /// # Panics
