@@ -21,6 +21,11 @@ pub enum Request {
     },
     /// Restart the lease duration.
     Renew(LeaseId),
+    /// Read the lease of a running term, without a renewal. The answer is [`Answer::Held`] if it
+    /// shows the term, [`Answer::Released`] if another program has removed the term and a renewal
+    /// must write it back, and [`Answer::Superseded`] if the term is over. A service that other
+    /// programs do not write may renew instead.
+    Look(LeaseId),
     /// Take the lease under exactly this epoch, for a term that runs without the store: renew it,
     /// also after its expiry if no other request was granted it since, or acquire it if its last
     /// epoch is smaller. It never waits.
@@ -131,6 +136,7 @@ pub enum LeaseEffect {
         /// no timeouts for requests.
         timeout: Duration,
     },
-    /// A request failed and will be retried. The text is for the log.
-    Retrying(String),
+    /// A request failed and will be retried, after this delay if it is known. The text is for the
+    /// log.
+    Retrying(String, Option<Duration>),
 }

@@ -161,7 +161,7 @@ impl Watch {
                         assert!(!self.is_unreleased, "two ids compete");
                         self.term.is_none()
                     }
-                    Request::Renew(_) => task_is_going,
+                    Request::Renew(_) | Request::Look(_) => task_is_going,
                     Request::Release { .. } | Request::HandOver { .. } => !task_is_going,
                     // Only a candidate that peers elect resumes a term.
                     Request::Resume { .. } => false,
@@ -214,7 +214,7 @@ impl Watch {
                 self.renewed = None;
             }
             Output::Term(TermEvent::AtRisk(_) | TermEvent::LeaderSeen(_))
-            | Output::Effect(LeaseEffect::Retrying(_)) => {}
+            | Output::Effect(LeaseEffect::Retrying(..)) => {}
         }
     }
 
