@@ -117,6 +117,29 @@ async fn looks_that_fail_or_hang_end_no_term() {
 }
 
 #[tokio::test]
+async fn a_look_without_an_answer_brings_the_renewal_forward() {
+    let _limit = Limit::start();
+    let api = Api::start().await;
+    let leadership = patient_leader(&api).await;
+    api.set_rule(|asked: &Asked| match asked.method.as_str() {
+        "GET" => Fate::Lost,
+        _ => Fate::Passes,
+    });
+    let renewed = || api.lease().unwrap()["spec"]["renewTime"].clone();
+    let (begin, before) = (Instant::now(), renewed());
+    wait_until("a renewal", async || (renewed() != before).then_some(())).await;
+    // Two looks of 6 s are over before that, and the renewal would be due after 27 s or more.
+    assert!(
+        begin.elapsed() < Duration::from_secs(25),
+        "{:?}",
+        begin.elapsed()
+    );
+    assert!(leadership.is_valid());
+    api.set_rule(|_| Fate::Passes);
+    leadership.resign().await;
+}
+
+#[tokio::test]
 async fn a_waiting_candidate_reads_the_object_at_the_moment_at_which_it_is_free() {
     let _limit = Limit::start();
     let api = Api::start().await;

@@ -22,9 +22,9 @@ pub enum Request {
     /// Restart the lease duration.
     Renew(LeaseId),
     /// Read the lease of a running term, without a renewal. The answer is [`Answer::Held`] if it
-    /// shows the term, [`Answer::Released`] if another program has removed the term and a renewal
-    /// must write it back, and [`Answer::Superseded`] if the term is over. A service that other
-    /// programs do not write may renew instead.
+    /// shows the term, and [`Answer::Superseded`] if the term is over. It is [`Answer::Released`] if
+    /// a renewal must follow at once: another program has removed the term, so a renewal must write
+    /// it back, or the service is silent. A service that no other program writes may renew instead.
     Look(LeaseId),
     /// Take the lease under exactly this epoch, for a term that runs without the store: renew it,
     /// also after its expiry if no other request was granted it since, or acquire it if its last

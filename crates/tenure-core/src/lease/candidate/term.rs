@@ -162,7 +162,9 @@ impl LeaseTerm {
     fn handle_look(&mut self, cx: &mut Context<'_>, answer: Answer) {
         match answer {
             Answer::Held(epoch) if epoch == self.term.epoch => self.look_later(cx),
-            // The renewal counts from its own sending, so it extends the term as any other one.
+            // The renewal counts from its own sending, so it extends the term as any other one. If
+            // answers are late, it is the last write that counts for others: the earlier it is, the
+            // earlier the next leader begins.
             Answer::Released => self.renew(cx),
             Answer::Unknown(why) | Answer::Refused(why) | Answer::Denied(why) => {
                 let why = format!("look: {why}");

@@ -95,7 +95,8 @@ impl LeaseElection {
     ) -> Result<Answer, ApiError> {
         self.client.check_pause()?;
         let (read, record, claim) = loop {
-            let read = self.client.read(Instant::now() + timeout).await?;
+            // A read that hangs must not use up the time in which the object becomes free.
+            let read = self.client.read(Instant::now() + timeout / 3).await?;
             let record = read.object.as_ref().map(|object| self.record(object));
             let record = record.transpose()?;
             // The time is read after the answer has arrived.
@@ -168,7 +169,10 @@ impl LeaseElection {
         self.client.check_pause()?;
         let written = self.written(lease_id).map(|it| self.record(&it));
         let written = written.transpose()?.and_then(|record| record.mark);
-        let object = self.client.read(until).await?.object;
+        let object = match self.client.read(until).await {
+            Err(ApiError::Unreachable { .. }) => return Ok(Answer::Released),
+            read => read?.object,
+        };
         let (Some(object), Some(mark)) = (object, written) else {
             return Ok(Answer::Superseded);
         };
