@@ -16,6 +16,10 @@ lint:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
 
+# the size of the project beside its budget
+size:
+    .ci/size
+
 # test the pure core: the rules and the state machines
 core *args:
     cargo test -p tenure-core --locked {{ args }}
