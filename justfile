@@ -54,7 +54,7 @@ test:
 
 # search random fault schedules for violations, such as `just check --members 3`
 check *args:
-    cargo run --release --locked --bin tenure -- compare check {{ args }}
+    cargo run --release --locked -p tenure-lab -- compare check {{ args }}
 
 # run a store under random faults, such as `just torture --minutes 10 --seed 7`
 torture *args:

@@ -6,29 +6,24 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::network::Network;
-use super::process::{Process, this_program};
+use super::process::Process;
 
 /// The number of the store among the processes; candidates have greater ones.
 pub(crate) const STORE: u32 = 0;
-
-/// How long a process may take to stop.
-const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Processes in a temporary directory, and the network between them. A drop kills them.
 #[derive(Debug)]
 pub(crate) struct ProcessSet {
     pub(crate) network: Network,
-    /// The name of a candidate without its number.
-    kind: &'static str,
+    /// The program `tenure`.
+    tenure: PathBuf,
     /// By number.
     processes: BTreeMap<u32, Process>,
     /// Dropped last, because the others write to it.
@@ -38,18 +33,15 @@ pub(crate) struct ProcessSet {
 impl ProcessSet {
     /// A network for this number of candidates, and for a store if `has_store`. The store runs; no
     /// candidate runs yet.
-    pub(crate) fn new(
-        prefix: &str,
-        kind: &'static str,
-        candidates: u32,
-        has_store: bool,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn new(tenure: &Path, candidates: u32, has_store: bool) -> anyhow::Result<Self> {
         let least = if has_store { STORE } else { 1 };
         let numbers: Vec<u32> = (least..=candidates).collect();
         let mut set = Self {
-            folder: tempfile::Builder::new().prefix(prefix).tempdir()?,
+            folder: tempfile::Builder::new()
+                .prefix("tenure-compare-")
+                .tempdir()?,
             network: Network::start(&numbers)?,
-            kind,
+            tenure: tenure.to_owned(),
             processes: BTreeMap::new(),
         };
         if has_store {
@@ -68,15 +60,8 @@ impl ProcessSet {
         self.processes.keys().copied().collect()
     }
 
-    fn name(&self, number: u32) -> String {
-        match number {
-            STORE => "store".into(),
-            number => format!("{}-{number}", self.kind),
-        }
-    }
-
     fn log(&self, number: u32) -> PathBuf {
-        self.folder().join(format!("{}.log", self.name(number)))
+        self.folder().join(format!("{}.log", name(number)))
     }
 
     /// The log of a process so far.
@@ -101,13 +86,29 @@ impl ProcessSet {
             .stdin(Stdio::null())
             .stderr(log)
             .spawn();
-        let process = process.with_context(|| format!("can't start {}", self.name(number)))?;
+        let process = process.with_context(|| format!("can't start {}", name(number)))?;
         Ok(self.processes.entry(number).or_insert(Process(process)))
+    }
+
+    /// A command that starts `tenure` with these arguments, without the user's settings in the
+    /// environment.
+    pub(crate) fn tenure(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.tenure);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("TENURE_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .args(arguments)
+            .args(["--parent", &std::process::id().to_string()])
+            .stdout(Stdio::null());
+        command
     }
 
     /// Starts the store, with its data in the directory.
     pub(crate) fn start_store(&mut self) -> anyhow::Result<()> {
-        let mut store = this_program(&["serve"]);
+        let mut store = self.tenure(&["serve"]);
         store
             .arg("--listen")
             .arg(self.network.listen_address(STORE).to_string())
@@ -143,29 +144,19 @@ impl ProcessSet {
     /// Signals a process that has not been removed.
     pub(crate) fn signal(&self, number: u32, signal: Signal) -> anyhow::Result<()> {
         let pid = self.pid(number);
-        let pid = pid.with_context(|| format!("no {}", self.name(number)))?;
+        let pid = pid.with_context(|| format!("no {}", name(number)))?;
         kill(pid, signal).with_context(|| format!("can't send {signal} to {pid}"))
-    }
-
-    /// Waits for the end of a process that was asked to stop, and removes it. Fails if its exit code
-    /// is not 0.
-    pub(crate) fn wait_for_end(&mut self, number: u32) -> anyhow::Result<()> {
-        let name = self.name(number);
-        let process = self.processes.remove(&number);
-        let mut process = process.with_context(|| format!("no {name}"))?;
-        let deadline = Instant::now() + STOP_TIMEOUT;
-        while Instant::now() < deadline {
-            if let Some(status) = process.0.try_wait()? {
-                ensure!(status.success(), "{name} ended with {status}");
-                return Ok(());
-            }
-            sleep(Duration::from_millis(5));
-        }
-        bail!("{name} did not stop within {STOP_TIMEOUT:?}")
     }
 
     /// All processes, which are removed.
     pub(crate) fn take_all(&mut self) -> Vec<Process> {
         std::mem::take(&mut self.processes).into_values().collect()
+    }
+}
+
+fn name(number: u32) -> String {
+    match number {
+        STORE => "store".into(),
+        number => format!("candidate-{number}"),
     }
 }

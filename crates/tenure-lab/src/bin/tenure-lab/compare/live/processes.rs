@@ -1,6 +1,7 @@
 //! The processes of one run.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -9,7 +10,7 @@ use tenure_lab::sim::{HistoryEventKind, Time};
 
 use super::contestant::LiveContestant;
 use super::receiver::Receiver;
-use crate::processes::{ProcessSet, STORE, descendants, kill_all, now, this_program};
+use crate::processes::{ProcessSet, STORE, descendants, kill_all, now};
 
 /// Candidates, and a store if they need one. A drop kills all descendants of this process,
 /// including those that other processes have left behind.
@@ -32,14 +33,14 @@ impl<'a> LiveProcesses<'a> {
     /// Starts the store. No candidate runs yet.
     pub(super) fn new(
         contestant: &'a LiveContestant,
-        candidates: u32,
+        (tenure, candidates): (&Path, u32),
         ended: &'a mut usize,
     ) -> anyhow::Result<Self> {
         let has_store = contestant.needs_store;
         let mut processes = Self {
             contestant,
             receiver: Receiver::start()?,
-            set: ProcessSet::new("tenure-compare-", "candidate", candidates, has_store)?,
+            set: ProcessSet::new(tenure, candidates, has_store)?,
             frozen: BTreeSet::new(),
             seen: Vec::new(),
             best_first: contestant.best_first(candidates),
@@ -62,11 +63,13 @@ impl<'a> LiveProcesses<'a> {
         } else {
             let folder = self.set.folder();
             let config = self.contestant.write(folder, number, &self.set.network)?;
-            let mut candidate = this_program(&["run"]);
+            let mut candidate = self.set.tenure(&["run"]);
             candidate
                 .arg("--config")
                 .arg(config)
-                .args(["--", "/proc/self/exe", "compare-worker", "--receiver"])
+                .arg("--")
+                .arg(std::env::current_exe()?)
+                .args(["compare-worker", "--receiver"])
                 .arg(self.receiver.address.to_string())
                 .current_dir(folder);
             self.set.start(number, candidate)?;

@@ -1,5 +1,6 @@
 //! One run of one strategy in one scenario.
 
+use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -75,7 +76,7 @@ impl<'a> LiveRunner<'a> {
     /// and are added to `ended`.
     pub(super) fn new(
         contestant: &'a LiveContestant,
-        candidates: u32,
+        (tenure, candidates): (&Path, u32),
         interrupt: &'a Interrupt,
         ended: &'a mut usize,
     ) -> anyhow::Result<Self> {
@@ -83,7 +84,7 @@ impl<'a> LiveRunner<'a> {
             contestant,
             candidates,
             interrupt,
-            processes: LiveProcesses::new(contestant, candidates, ended)?,
+            processes: LiveProcesses::new(contestant, (tenure, candidates), ended)?,
             traffic: TrafficLog::default(),
             faults: Vec::new(),
             is_led: false,

@@ -62,7 +62,7 @@ pub(super) fn scenarios(names: &[impl AsRef<str>]) -> anyhow::Result<Vec<Scenari
 }
 
 pub(super) fn unknown(error: impl std::error::Error + Send + Sync + 'static) -> anyhow::Error {
-    let error = anyhow!(error).context("\"tenure compare --list\" lists all names");
+    let error = anyhow!(error).context("\"tenure-lab compare --list\" lists all names");
     exit::error(BAD_CONFIGURATION, error)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::Duration;
 
 use nix::sys::prctl;
@@ -13,22 +13,6 @@ use nix::unistd::Pid;
 /// A child process; a drop kills it.
 #[derive(Debug)]
 pub(crate) struct Process(pub(crate) Child);
-
-/// A command that starts this program with these arguments, without the user's settings in the
-/// environment.
-pub(crate) fn this_program(arguments: &[&str]) -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("TENURE_") {
-            command.env_remove(name);
-        }
-    }
-    command
-        .args(arguments)
-        .args(["--parent", &std::process::id().to_string()])
-        .stdout(Stdio::null());
-    command
-}
 
 impl Drop for Process {
     fn drop(&mut self) {

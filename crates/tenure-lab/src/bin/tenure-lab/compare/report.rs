@@ -1,7 +1,7 @@
 //! The comparison as a page for people.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
@@ -12,7 +12,6 @@ use chrono::{DateTime, Utc};
 use tenure_lab::measure::{Comparison, Measurement};
 use tenure_lab::report::{Provenance, Report};
 
-use crate::new_files::as_owner;
 use crate::{exit, output};
 
 /// The file for the page.
@@ -58,14 +57,10 @@ impl<'a> Page<'a> {
 
     pub(super) fn write_html(&self, html: &str) -> anyhow::Result<()> {
         let file = self.0.display();
-        as_owner(self.0, || fs::write(self.0, html))
+        fs::write(self.0, html)
             .with_context(|| format!("--report {file}: can't write the file"))?;
         // If stderr is closed, the file is still there.
-        let _ = writeln!(
-            anstream::stderr(),
-            "report: {file} ({} kB)",
-            html.len() / 1_000
-        );
+        let _ = writeln!(io::stderr(), "report: {file} ({} kB)", html.len() / 1_000);
         Ok(())
     }
 }
@@ -85,7 +80,7 @@ pub(super) fn made() -> Provenance {
 fn command() -> String {
     let arguments = std::env::args_os().skip(1);
     let quoted = arguments.map(|it| quoted(&it.to_string_lossy()));
-    let words: Vec<String> = std::iter::once("tenure".into()).chain(quoted).collect();
+    let words: Vec<String> = std::iter::once("tenure-lab".into()).chain(quoted).collect();
     words.join(" ")
 }
 

@@ -1,4 +1,4 @@
-//! `tenure compare links`: elections where only some pairs have a link, and some links are broken.
+//! `tenure-lab compare links`: elections where only some pairs have a link, and some links are broken.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `tenure compare`: compares election strategies, in simulated time or as real processes.
+//! `tenure-lab compare`: compares election strategies, in simulated time or as real processes.
 
 mod check;
 mod churn;
@@ -84,6 +84,9 @@ pub(crate) struct Compare {
     /// With --live: runs of each strategy in each scenario
     #[arg(long, requires = "live", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
+    /// With --live: the program tenure [default: the one beside this program]
+    #[arg(long, requires = "live", value_name = "PATH")]
+    tenure: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -155,7 +158,7 @@ impl Compare {
         }
         let legend = format!(
             "{NODES} members, or candidates and a store; seeds {}..{}, 3 virtual minutes each unless the scenario is \
-             longer. --detection-time gives all the same one, and \"tenure compare timing\" several.\n{}",
+             longer. --detection-time gives all the same one, and \"tenure-lab compare timing\" several.\n{}",
             self.seeds.start,
             self.seeds.end,
             table::legend(self.wide),
@@ -169,6 +172,7 @@ impl Compare {
         let scenarios = live::scenarios(&self.scenario, self.candidates)?;
         let page = self.report.as_deref().map(report::Page::new).transpose()?;
         let comparison = live::LiveComparison {
+            tenure: live::tenure(self.tenure.as_deref())?,
             contestants,
             scenarios,
             candidates: self.candidates,

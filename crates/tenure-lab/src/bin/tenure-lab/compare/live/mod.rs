@@ -1,6 +1,6 @@
-//! `tenure compare --live`: compares real processes.
+//! `tenure-lab compare --live`: compares real processes.
 //!
-//! This program is started as a store and as candidates, with configuration files, directories and
+//! The program `tenure` is started as a store and as candidates, with configuration files, directories and
 //! sockets. The leader writes to a fenced receiver in this process every few milliseconds. All
 //! figures come from the writes that arrive, not from reports of the candidates.
 
@@ -17,7 +17,8 @@ mod cpu_time;
 mod history;
 mod traffic_log;
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tenure_lab::measure::{Measurement, RunResult};
@@ -30,7 +31,7 @@ use super::summary::Summary;
 use super::table;
 use crate::exit;
 use crate::output;
-use crate::processes::{Interrupt, SecondSignal, adopt_orphans};
+use crate::processes::{Interrupt, adopt_orphans};
 use contestant::LiveContestant;
 use runner::{LiveRun, LiveRunner};
 
@@ -50,6 +51,8 @@ const DEFAULT: &[&str] = &[
 /// Strategies and scenarios to run with real processes.
 #[derive(Debug)]
 pub(super) struct LiveComparison {
+    /// The program `tenure`.
+    pub(super) tenure: PathBuf,
     pub(super) contestants: Vec<LiveContestant>,
     pub(super) scenarios: Vec<Scenario>,
     pub(super) candidates: u32,
@@ -60,11 +63,11 @@ impl LiveComparison {
     /// Runs all strategies in all scenarios, and writes the page.
     pub(super) fn run(&self, page: Option<Page<'_>>) -> anyhow::Result<Vec<Measurement>> {
         adopt_orphans()?;
-        let interrupt = Interrupt::handle(SecondSignal::Ignored)?;
+        let interrupt = Interrupt::handle()?;
         let mut ended = 0;
         let measured = self.run_all(&interrupt, &mut ended);
         // stderr may have no reader.
-        let _ = writeln!(anstream::stderr(), "ended {ended} processes; none is left");
+        let _ = writeln!(io::stderr(), "ended {ended} processes; none is left");
         let measured = measured?;
         let rows = measured.iter().map(|(row, _)| row.clone()).collect();
         if let Some(page) = page {
@@ -103,7 +106,12 @@ impl LiveComparison {
             let mut runs = Vec::new();
             for _ in 0..self.runs {
                 bar.set_message(format!("{} in {}", contestant.name, scenario.name));
-                let runner = LiveRunner::new(contestant, self.candidates, interrupt, ended)?;
+                let runner = LiveRunner::new(
+                    contestant,
+                    (&self.tenure, self.candidates),
+                    interrupt,
+                    ended,
+                )?;
                 runs.push(runner.run(scenario)?);
                 bar.inc(1);
             }
@@ -140,6 +148,22 @@ impl LiveComparison {
         }
         text
     }
+}
+
+/// The program `tenure` with this path, or the one beside this program.
+pub(super) fn tenure(path: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let tenure = match path {
+        Some(path) => path.to_owned(),
+        None => std::env::current_exe()?.with_file_name("tenure"),
+    };
+    if tenure.is_file() {
+        // The processes run in another directory.
+        return Ok(std::path::absolute(tenure)?);
+    }
+    Err(exit::bad_configuration(format!(
+        "there is no program {}; build it (cargo build --release -p tenure-cli), or name one with --tenure PATH",
+        tenure.display()
+    )))
 }
 
 /// The scenarios with these names, or the default.

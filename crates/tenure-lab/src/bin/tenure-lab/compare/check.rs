@@ -1,4 +1,4 @@
-//! `tenure compare check`: searches for violated invariants.
+//! `tenure-lab compare check`: searches for violated invariants.
 
 use std::ops::Range;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `tenure compare timing`: each strategy as a curve over its detection time.
+//! `tenure-lab compare timing`: each strategy as a curve over its detection time.
 
 use std::ops::Range;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `tenure compare papers`: the claims of the papers beside measurements.
+//! `tenure-lab compare papers`: the claims of the papers beside measurements.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use crate::output::{self, or_dash};
 /// Below the values stands the verdict: "as printed", or the difference and its reasons. Without
 /// parameters it uses those of the examples in the documentation.
 ///
-/// "tenure compare --report FILE" writes a page with these tables. "tenure compare links" runs the
+/// "tenure-lab compare --report FILE" writes a page with these tables. "tenure-lab compare links" runs the
 /// elections of aFLEU and aFLEA.
 #[derive(Debug, Args)]
 pub(super) struct Papers {
@@ -117,7 +117,7 @@ impl Papers {
             // The paper on aFLEU and aFLEA.
             if name.to_lowercase().starts_with("afle") {
                 return Err(exit::bad_configuration(format!(
-                    "--paper {name:?}: \"tenure compare links\" runs the elections of aFLEU and aFLEA; \
+                    "--paper {name:?}: \"tenure-lab compare links\" runs the elections of aFLEU and aFLEA; \
                      the papers here are {}",
                     papers.join(", ")
                 )));
@@ -244,7 +244,7 @@ impl Replaced {
         for ((option, given, used), claims) in &self.0 {
             let claims = claims.join(", ");
             let note = format!("note: {option} is {used} and not {given} in {claims}");
-            writeln!(anstream::stderr(), "{}", output::wrapped(&note, "", "  "))?;
+            writeln!(io::stderr(), "{}", output::wrapped(&note, "", "  "))?;
         }
         Ok(())
     }

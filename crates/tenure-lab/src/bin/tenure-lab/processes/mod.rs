@@ -1,4 +1,4 @@
-//! This program as several processes: a store, candidates, and a network between them with faults.
+//! `tenure` as several processes: a store, candidates, and a network between them with faults.
 
 mod interrupt;
 mod network;
@@ -11,9 +11,9 @@ use nix::time::{ClockId, clock_gettime};
 use tenure::Config;
 use tenure::config::Strategy;
 
-pub(crate) use interrupt::{Interrupt, SecondSignal};
+pub(crate) use interrupt::Interrupt;
 pub(crate) use network::Network;
-pub(crate) use process::{adopt_orphans, descendants, kill_all, this_program};
+pub(crate) use process::{adopt_orphans, descendants, kill_all};
 pub(crate) use set::{ProcessSet, STORE};
 
 /// A monotonic clock that all processes of this machine share.
