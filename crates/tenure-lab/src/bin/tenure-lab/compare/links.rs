@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use serde_json::json;
-use tenure_core::links::ForestSettings;
+use tenure_lab::links::ForestSettings;
 use tenure_lab::links::{
     self, GraphShape, LinkComparison, LinkDelay, LinkElection, LinkGrowth, LinkInitiators,
     LinkNetwork, LinkRow, LinkState, MOST_DRAWN,

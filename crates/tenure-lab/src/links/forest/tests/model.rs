@@ -3,12 +3,7 @@
 //! The links deliver in order. The search starts initiators at any time, and delivers the first
 //! message of any link next, until nothing is left.
 
-extern crate std;
-
-use alloc::collections::VecDeque;
-use alloc::string::String;
-use alloc::{format, vec};
-use std::println;
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model, Property};

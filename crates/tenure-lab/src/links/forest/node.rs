@@ -1,7 +1,6 @@
 //! The state machine of one process.
 
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
+use std::collections::VecDeque;
 
 use super::ports::Ports;
 use super::{

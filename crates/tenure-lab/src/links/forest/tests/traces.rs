@@ -1,11 +1,8 @@
 //! Exact runs in which every message takes one unit of time.
 
-use alloc::format;
-use alloc::string::String;
-use alloc::vec;
+use tenure_core::random::{Random, SplitMix64};
 
 use super::*;
-use crate::random::{Random, SplitMix64};
 
 /// Runs a network, and returns a line for each message: its time, both nodes, and the message.
 /// Nodes have the numbers of their identifiers.
@@ -164,7 +161,7 @@ fn a_process_that_knows_the_leader_sends_nothing_more() {
         2,
     );
     node.handle_message(Port(0), ForestMessage::Elected(CoreId(9)));
-    let sent: Vec<ForestOutput> = core::iter::from_fn(|| node.poll_output()).collect();
+    let sent: Vec<ForestOutput> = std::iter::from_fn(|| node.poll_output()).collect();
     let told = ForestOutput {
         port: Port(1),
         message: ForestMessage::Elected(CoreId(9)),

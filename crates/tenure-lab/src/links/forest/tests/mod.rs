@@ -2,8 +2,6 @@ mod model;
 mod planted;
 mod traces;
 
-use alloc::vec::Vec;
-
 use super::*;
 
 /// A small network: its links, and the one that is dead in both directions.

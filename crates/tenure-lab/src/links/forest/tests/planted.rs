@@ -10,10 +10,8 @@ const MOST: usize = 3_000_000;
 #[track_caller]
 fn breaks(case: Case) {
     let found = check(case, MOST).expect_err("a violation without this rule");
-    std::println!("{found}");
+    println!("{found}");
 }
-
-extern crate std;
 
 #[test]
 fn half_of_the_nodes_as_a_majority_are_found_out() {

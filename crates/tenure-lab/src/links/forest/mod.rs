@@ -47,7 +47,7 @@
 //! # Examples
 //!
 //! ```
-//! use tenure_core::links::*;
+//! use tenure_lab::links::*;
 //!
 //! // Two processes with one link; both begin.
 //! let settings = ForestSettings::new(2, 0);

@@ -1,7 +1,5 @@
 //! The ports of a process, with their part in the tree and in the count.
 
-use alloc::vec::Vec;
-
 use super::{FragmentLabel, Port};
 
 /// The part of a link in the forest, as the process at one end knows it.
@@ -74,7 +72,7 @@ impl Ports {
             child: None,
         };
         Self {
-            records: alloc::vec![record; usize::from(count)],
+            records: vec![record; usize::from(count)],
             open: u64::from(count),
             edges: 0,
             unknown: 0,

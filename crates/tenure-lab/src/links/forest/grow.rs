@@ -224,7 +224,7 @@ impl ForestNode {
             self.relabel_port(port, parent);
         }
         // Their level is lower now.
-        for port in core::mem::take(&mut self.pending) {
+        for port in std::mem::take(&mut self.pending) {
             self.swallow(port);
         }
     }

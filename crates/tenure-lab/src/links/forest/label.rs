@@ -1,6 +1,6 @@
 //! The labels of fragments.
 
-use core::fmt;
+use std::fmt;
 
 /// The identifier of a process, or in a network without identifiers a random number.
 ///
