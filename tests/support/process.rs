@@ -117,6 +117,22 @@ pub fn output(command: &mut Command) -> Output {
     }
 }
 
+/// Runs `tenure-lab` with these arguments until it ends.
+///
+/// # Panics
+///
+/// If it does not start or does not end.
+#[must_use]
+pub fn run_lab(arguments: &[&str]) -> Output {
+    output(&mut lab(arguments))
+}
+
+/// `tenure-lab` with these arguments.
+#[must_use]
+pub fn lab(arguments: &[&str]) -> Command {
+    command_of(&built("tenure-lab"), arguments)
+}
+
 /// A process that is killed when this is dropped.
 #[derive(Debug)]
 struct KillOnDrop(Child);
@@ -134,10 +150,10 @@ pub fn command(arguments: &[&str]) -> Command {
     command_of(&tenure(), arguments)
 }
 
-/// The same with another `tenure`, for example of another version.
+/// The same with another program, for example with `tenure` of another version.
 #[must_use]
-pub fn command_of(tenure: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(tenure);
+pub fn command_of(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TENURE_") {
             command.env_remove(name);
