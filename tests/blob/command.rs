@@ -98,8 +98,7 @@ fn a_second_stop_signal_kills_the_command_and_leaves_the_lease_of_the_blob_to_ex
     wait_for("the command", || {
         run.stdout().contains("ready").then_some(())
     });
-    run.signal(Signal::SIGTERM);
-    run.wait_until_stopping();
+    run.begin_to_stop(Signal::SIGTERM);
     run.end_by_second(Signal::SIGINT);
     let lease = status(&store);
     assert_eq!(

@@ -51,13 +51,9 @@ fn after_an_outage_a_member_leads_at_once_under_a_greater_epoch() {
     group.start_all();
     let leader = group.settled(0, &MEMBERS);
     group.partition(&[leader.member], &Group::all_but(&[leader.member]));
-    let lost = "leadership lost";
     wait_for("the end of the term", || {
-        group
-            .member(leader.member)
-            .stderr()
-            .contains(lost)
-            .then_some(())
+        let log = group.member(leader.member).stderr();
+        log.contains("reason=renew_deadline").then_some(())
     });
     group.heal();
     let healed = now();

@@ -36,8 +36,7 @@ fn a_second_stop_signal_kills_the_command_and_leaves_the_votes_to_expire() {
     group.start_all();
     let leader = group.settled(0, &MEMBERS);
     let member = group.member_mut(leader.member);
-    member.signal(Signal::SIGTERM);
-    member.wait_until_stopping();
+    member.begin_to_stop(Signal::SIGTERM);
     member.end_by_second(Signal::SIGTERM);
     // After a release another member would lead at once.
     group.let_pass(A_WHILE);

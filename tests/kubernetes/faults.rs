@@ -305,8 +305,7 @@ fn a_second_stop_signal_kills_the_program_and_leaves_the_object_to_its_holder() 
     wait_for("a leader", || {
         bench.log().contains(" impatient ").then_some(())
     });
-    run.signal(Signal::SIGTERM);
-    run.wait_until_stopping();
+    run.begin_to_stop(Signal::SIGTERM);
     run.end_by_second(Signal::SIGTERM);
     assert_eq!(holder(&bench.api.lease().unwrap()), "impatient");
 }

@@ -87,8 +87,7 @@ fn a_second_stop_signal_kills_the_command_and_leaves_the_lease_to_expire() {
         if first == Signal::SIGHUP && super::ends::ignores_hangups() {
             continue;
         }
-        run.signal(first);
-        run.wait_until_stopping();
+        run.begin_to_stop(first);
         // A terminal that closes may send more than one.
         run.signal(Signal::SIGHUP);
         std::thread::sleep(Duration::from_millis(200));

@@ -303,11 +303,13 @@ impl Process {
         });
     }
 
-    /// Waits until `tenure run` has asked its command to stop.
-    pub fn wait_until_stopping(&self) {
-        wait_for("the request to stop", || {
-            self.stderr().contains("stopping the command").then_some(())
-        });
+    /// Sends a stop signal to `tenure run`, and waits until it has asked its command to stop.
+    pub fn begin_to_stop(&self, signal: Signal) {
+        // A command of an earlier term may have been stopped before.
+        let stops = || self.stderr().matches("stopping the command").count();
+        let before = stops();
+        self.signal(signal);
+        wait_for("the request to stop", || (stops() > before).then_some(()));
     }
 
     /// Whether the process has ended.

@@ -8,7 +8,7 @@ use tenure_core::lease::State;
 use tenure_core::wire::Code;
 
 use super::{Evidence, Finding, Lease, Observation};
-use crate::history::{Answer, History, Received, Removal};
+use crate::history::{Answer, Ask, History, Received, Removal};
 
 pub(super) fn check(history: &History) -> Option<Finding> {
     history.ops.iter().enumerate().find_map(|(number, op)| {
@@ -17,7 +17,12 @@ pub(super) fn check(history: &History) -> Option<Finding> {
             Answer::Refused(problem) => Some(problem.code),
             _ => None,
         };
-        let is_refused = matches!(code, Some(Code::Unauthenticated | Code::Forbidden));
+        let is_refused = match code {
+            Some(Code::Unauthenticated | Code::Forbidden) => true,
+            // No limit refuses a renewal, also not that of wrong credentials from its address.
+            Some(Code::OverLimit) => matches!(op.ask, Ask::Renew { .. }),
+            _ => false,
+        };
         // The limit of wrong credentials, and a store that can't answer.
         let is_unanswered = code.is_some_and(|code| matches!(code.status(), 429 | 500..));
         let mut removals = removals(history, op.principal);

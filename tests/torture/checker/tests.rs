@@ -476,6 +476,7 @@ fn a_refusal_of_a_valid_token_is_found() {
     let found = |op: Op| !found_in(&without_token(vec![op], Vec::new())).is_empty();
     assert!(found(refusal(400, 490)));
     assert!(found(refusal(5_510, 5_520)));
+    assert!(found(renew(1, 400, refused(490, Code::OverLimit))));
     assert!(!found(refusal(490, 510)));
     assert!(!found(refusal(5_490, 5_520)));
     // A session ends with the process of the store.

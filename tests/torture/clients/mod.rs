@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tenure_core::lease::LeaseId;
-use tenure_core::wire::{Code, Problem};
 use tenure_lab::sim::Rng;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -258,6 +257,14 @@ impl Session {
         }
     }
 
+    /// Forgets the session after an answer with the status of a wrong credential, which is 429 if
+    /// the clients of this address have sent many.
+    fn refused(&mut self, status: u16) {
+        if matches!(status, 401 | 429) {
+            self.session = None;
+        }
+    }
+
     fn millis(&mut self, least: u64, end: u64) -> Duration {
         Duration::from_millis(least + self.dice.below(end - least))
     }
@@ -317,9 +324,8 @@ impl Session {
             .await
         {
             RequestResult::Answered(answer) => {
-                let has_ended = |problem: &Problem| problem.code == Code::Unauthenticated;
-                if matches!(&answer, Answer::Refused(problem) if has_ended(problem)) {
-                    self.session = None;
+                if let Answer::Refused(problem) = &answer {
+                    self.refused(problem.status);
                 }
                 Some(answer)
             }

@@ -74,8 +74,8 @@ impl Watcher {
         let response = match opening {
             Ok(response) if response.status() == 200 => response,
             refused => {
-                if refused.is_ok_and(|response| response.status() == 401) {
-                    session.session = None;
+                if let Ok(response) = refused {
+                    session.refused(response.status().as_u16());
                 }
                 return session.pause(20, 100).await;
             }
