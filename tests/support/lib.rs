@@ -2,8 +2,10 @@
 //! fails on demand, checks of the actions of leaders and the answers of stores, and waiting for a
 //! condition with a limit.
 
+pub mod api_server;
 pub mod azurite;
 pub mod cluster;
+pub mod electors;
 pub mod engine;
 pub mod etcd;
 pub mod group;
@@ -21,6 +23,7 @@ pub mod client;
 pub mod history;
 pub mod receiver;
 pub mod tap;
+pub mod ticks;
 
 pub use tenure_lab::proxy;
 
