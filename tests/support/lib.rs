@@ -15,6 +15,7 @@ pub mod ports;
 pub mod postgres;
 pub mod process;
 pub mod promtool;
+pub mod servers;
 pub mod store;
 pub mod strace;
 
