@@ -170,7 +170,8 @@ impl Bench {
     /// Checks that no two candidates led at once, and that epochs increase.
     fn assert_one_at_a_time(&self) {
         let terms = self.terms();
-        assert_eq!(overlaps(&terms), []);
+        let found = overlaps(&terms);
+        assert!(found.is_empty(), "violation of safety: {found:?}");
         let epochs: Vec<u64> = terms
             .iter()
             .map(|it| it.epoch)

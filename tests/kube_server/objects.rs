@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_tests::electors::Elector;
-use tenure_tests::needs;
 use tenure_tests::process::{output, stderr};
+use tenure_tests::servers::server;
 use tenure_tests::wait_for;
 
 use super::{Bench, LEASE, terminate, wait_for_ends};
@@ -19,7 +19,7 @@ const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/kubernetes"
 
 /// `kubectl`, as the administrator; `None` if the test cannot run.
 fn kubectl(bench: &Bench) -> Option<impl Fn(&[&str]) -> Output> {
-    let program = needs::server(bench.test, "kubectl")?;
+    let program = server(bench.test, "kubectl")?;
     let (url, namespace) = (bench.place.url.clone(), bench.place.namespace.clone());
     let (authority, home) = (bench.server.ca_file(), bench.folder.path().to_owned());
     let editor = home.join("editor");

@@ -22,8 +22,8 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::etcd::Etcd;
-use crate::needs;
 use crate::ports::free_address;
+use crate::servers::server;
 use crate::ticks::boot_time;
 
 /// How long a start or an answer may take. Only a failing test waits this long.
@@ -60,8 +60,8 @@ impl ApiServer {
     /// If it does not start.
     #[must_use]
     pub fn start(test: &str) -> Option<Self> {
-        let program = needs::server(test, "kube-apiserver")?;
-        let etcd = needs::server(test, "etcd-3.6")?;
+        let program = server(test, "kube-apiserver")?;
+        let etcd = server(test, "etcd-3.6")?;
         let mut server = Self {
             runtime: Runtime::new().expect("a runtime"),
             http: Mutex::default(),

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::needs;
+use crate::needs::kubernetes_python;
 use crate::process::{built, command};
+use crate::servers::server;
 
 /// The program of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +66,10 @@ impl Elector {
         let seconds = place.duration.as_secs();
         let program = match self {
             Self::Tenure => return Some(place.tenure(identity)),
-            Self::ClientGo | Self::ReleasingClientGo => needs::server(test, "client-go-0.37")?,
-            Self::OldClientGo => needs::server(test, "client-go-0.32")?,
-            Self::ControllerRuntime => needs::server(test, "controller-runtime")?,
-            Self::Python => needs::kubernetes_python(test)?,
+            Self::ClientGo | Self::ReleasingClientGo => server(test, "client-go-0.37")?,
+            Self::OldClientGo => server(test, "client-go-0.32")?,
+            Self::ControllerRuntime => server(test, "controller-runtime")?,
+            Self::Python => kubernetes_python(test)?,
         };
         let mut command = Command::new(program);
         if self == Self::Python {

@@ -36,24 +36,6 @@ pub fn skipped(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// The path of a program that `tests/servers/build` has built; `None` if the test cannot run.
-///
-/// # Panics
-///
-/// If it is not there and `CI=true`, unless `TENURE_SERVERS_OPTIONAL` is set.
-#[must_use]
-pub fn server(test: &str, name: &str) -> Option<PathBuf> {
-    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/servers/build");
-    let path = output_of(Command::new(build).args(["--cached", name]));
-    let needs = format!("the server {name} (tests/servers/build {name})");
-    if path.is_none() && std::env::var_os("TENURE_SERVERS_OPTIONAL").is_some() {
-        skipped(test, &format!("it needs {needs}"));
-    } else if !can_run(test, &needs, path.is_some()) {
-        return None;
-    }
-    path.map(PathBuf::from)
-}
-
 /// A Python with the Python client of Kubernetes; `None` if the test cannot run.
 #[must_use]
 pub fn kubernetes_python(test: &str) -> Option<PathBuf> {
