@@ -28,6 +28,7 @@ use tenure_tests::Limit;
 use tenure_tests::api_server::{ApiServer, Versions};
 use tenure_tests::electors::{Elector, Place};
 use tenure_tests::process::Process;
+use tenure_tests::proxy::Proxy;
 use tenure_tests::ticks::{Term, overlaps, terms};
 use tenure_tests::wait_for;
 
@@ -112,6 +113,17 @@ impl Bench {
         }
     }
 
+    /// A proxy in front of the server, and the place of a candidate behind it.
+    fn proxy(&self) -> (Proxy, Place) {
+        let proxy = Proxy::start(self.server.address());
+        let proxy = self.server.runtime().block_on(proxy).unwrap();
+        let place = Place {
+            url: format!("https://{}", proxy.address()),
+            ..self.place.clone()
+        };
+        (proxy, place)
+    }
+
     /// Starts a candidate at the server.
     fn start(&self, elector: Elector, id: &str) -> Option<Process> {
         self.start_at(elector, id, &self.place)
@@ -153,7 +165,7 @@ impl Bench {
         })
     }
 
-    /// Waits until this candidate follows a leader.
+    /// Waits until this candidate follows a leader of tenure.
     fn wait_for_follower(process: &Process) {
         wait_for("a follower", || {
             process.stderr().contains("\"following\"").then_some(())

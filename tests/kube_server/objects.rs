@@ -103,9 +103,9 @@ fn a_term_outlives_every_command_of_kubectl_and_its_mark_stays_or_is_written_aga
         assert!(done.status.success(), "{command:?}: {done:?}");
         let written = wait_for("the change", || {
             let versions = versions.all();
-            versions
-                .into_iter()
-                .find(|it| it.writer().starts_with("kubectl"))
+            let mut pairs = versions.array_windows();
+            let other = pairs.find(|[before, it]| !it.is_of_tenure(Some(before)));
+            other.map(|[_, it]| it.clone())
         });
         assert_eq!(
             !written.mark().is_empty(),

@@ -32,7 +32,6 @@ fn take_turns(test: &'static str, elector: Elector, releases: bool) {
         "{before:?} {term:?}"
     );
     let mut second = bench.run("second");
-    Bench::wait_for_follower(&second);
     wait_for_look(&bench);
     other.signal(Signal::SIGKILL);
     let after = bench.wait_for_term("second", 0);
@@ -48,7 +47,7 @@ fn take_turns(test: &'static str, elector: Elector, releases: bool) {
         "{before:?} {term:?}"
     );
     let mut third = bench.run("third");
-    Bench::wait_for_follower(&third);
+    wait_for_look(&bench);
     other.signal(Signal::SIGTERM);
     other.wait();
     let term = bench.wait_for_term("another", 0);
@@ -65,7 +64,7 @@ fn take_turns(test: &'static str, elector: Elector, releases: bool) {
     );
 }
 
-/// Waits until another program has surely read the object: two of its intervals.
+/// Waits until every candidate has surely read the object: two intervals of client-go.
 fn wait_for_look(bench: &Bench) {
     std::thread::sleep(DURATION * 4 / 15);
     bench.wait_for_renewal();

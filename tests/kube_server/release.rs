@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use tenure_tests::electors::{Elector, Place};
-use tenure_tests::proxy::{Proxy, ProxyMode};
+use tenure_tests::electors::Elector;
+use tenure_tests::proxy::ProxyMode;
 use tenure_tests::wait_for;
 
 use super::{Bench, terminate};
@@ -19,36 +19,30 @@ fn a_client_go_that_releases_too_late_empties_our_object_and_no_second_candidate
     let Some(bench) = Bench::new(test, DURATION).map(Bench::with_rights) else {
         return;
     };
-    let runtime = bench.server.runtime();
-    let proxy = runtime
-        .block_on(Proxy::start(bench.server.address()))
-        .unwrap();
-    let place = Place {
-        url: format!("https://{}", proxy.address()),
-        ..bench.place.clone()
-    };
+    let (proxy, place) = bench.proxy();
     let Some(mut go) = bench.start_at(Elector::ReleasingClientGo, "go", &place) else {
         return;
     };
     bench.wait_for_term("go", 0);
     let versions = bench.versions();
-    let mut first = bench.run("first");
-    Bench::wait_for_follower(&first);
+    let (looks, behind) = bench.proxy();
+    let mut first = bench.start_at(Elector::Tenure, "first", &behind).unwrap();
+    wait_for("looks at the object", || {
+        (looks.carried().requests > 5).then_some(())
+    });
     proxy.set(ProxyMode::Hang);
     bench.wait_for_term("first", 0);
     let mut second = bench.run("second");
     Bench::wait_for_follower(&second);
     proxy.set(ProxyMode::Pass);
-    let emptied = wait_for("the release of client-go", || {
+    let [before, emptied] = wait_for("the release of client-go", || {
         let versions = versions.all();
         let ours = versions.iter().position(|it| it.holder() == "first")?;
-        versions[ours..]
-            .iter()
-            .find(|it| it.holder().is_empty())
-            .cloned()
+        let mut pairs = versions[ours..].array_windows();
+        pairs.find(|[_, it]| it.holder().is_empty()).cloned()
     });
-    assert_eq!(emptied.writer(), "client-go");
     assert!(emptied.mark().starts_with("running/"), "{}", emptied.mark());
+    assert!(!emptied.is_of_tenure(Some(&before)), "{}", emptied.object);
     assert!(!go.wait().success(), "its term was lost");
     // The leader writes the object back, and its term goes on.
     wait_for("our leader in the object", || {

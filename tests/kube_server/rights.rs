@@ -44,7 +44,7 @@ fn the_rights_of_the_page_are_enough_for_a_candidate_and_its_commands() {
     bench.wait_for_term("leader", 0);
     let mut follower = bench.run("follower");
     Bench::wait_for_follower(&follower);
-    let mut status = bench.place.tenure_with(&["status"]);
+    let mut status = bench.place.tenure_with(&["status", "tests/job"]);
     let status = output(&mut status);
     assert!(stdout(&status).contains("leader"), "{status:?}");
     let doctor = output(&mut bench.place.tenure_with(&["doctor"]));

@@ -13,9 +13,6 @@ use tenure_tests::ticks::{Overlap, Term, overlaps};
 /// The field manager of all changes by hand.
 pub(crate) const BY_HAND: &str = "by-hand";
 
-/// The field manager of tenure.
-const OURS: &str = "tenure";
-
 /// The beginning of the names of candidates that lead by another object on purpose.
 pub(crate) const PLANTED: &str = "planted";
 
@@ -186,8 +183,8 @@ impl Verdict {
         }
         // The marks of the object, without those that were written by hand.
         let mut last: Option<(u64, &str)> = None;
-        for version in record.versions.iter().filter(|it| it.writer() == OURS) {
-            let parts: Vec<&str> = version.mark().splitn(8, '/').collect();
+        for index in (0..record.versions.len()).filter(|it| is_of_tenure(&record.versions, *it)) {
+            let parts: Vec<&str> = record.versions[index].mark().splitn(8, '/').collect();
             let [_, epoch, _, _, _, _, lease_id, _] = parts[..] else {
                 continue;
             };
@@ -304,6 +301,12 @@ impl Verdict {
     }
 }
 
+/// Whether a candidate of tenure wrote this version.
+fn is_of_tenure(versions: &[Version], index: usize) -> bool {
+    let before = index.checked_sub(1).map(|it| &versions[it]);
+    versions[index].is_of_tenure(before)
+}
+
 /// The cause of a term of tenure that was late beside another program.
 fn cause(record: &Record, overlap: &Overlap) -> Result<String, String> {
     let (late, next) = (&overlap.late, &overlap.next);
@@ -315,22 +318,23 @@ fn cause(record: &Record, overlap: &Overlap) -> Result<String, String> {
     let Some(before) = before.map(|it| &record.versions[..=it]) else {
         return Err("no version shows how the other program became the holder".into());
     };
-    let emptied = &before[before.len() - 1];
-    if emptied.writer() == OURS {
+    let last = before.len() - 1;
+    let emptied = &before[last];
+    if is_of_tenure(before, last) {
         let holder = emptied.holder();
         return Err(format!(
             "the other program took what tenure wrote, with the holder {holder:?}"
         ));
     }
-    let written = before
-        .iter()
-        .rfind(|it| it.writer() == OURS && it.holder() == late.candidate);
+    let ours = (0..last).rev().filter(|it| is_of_tenure(before, *it));
+    let mut ours = ours.map(|it| &before[it]);
+    let written = ours.find(|it| it.holder() == late.candidate);
     let Some(written) = written else {
         return Err("it never held the object".into());
     };
     let timings = &record.timings;
-    let ours = record.process(&late.candidate).map_or("", |it| &it.seat);
-    let faults = record.faults_of(ours, written.at, late.last);
+    let seat = record.process(&late.candidate).map_or("", |it| &it.seat);
+    let faults = record.faults_of(seat, written.at, late.last);
     let faults: Vec<&str> = faults.map(|it| &*it.what).collect();
     let poll = timings.renew_interval() * 11 / (10 * POLLS);
     let (limit, why) = if faults.is_empty() {

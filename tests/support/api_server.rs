@@ -23,6 +23,7 @@ use tokio::runtime::Runtime;
 
 use crate::etcd::Etcd;
 use crate::ports::free_address;
+use crate::process::is_alive;
 use crate::servers::server;
 use crate::ticks::boot_time;
 
@@ -74,6 +75,7 @@ impl ApiServer {
         };
         let key = KeyPair::generate().expect("a key");
         server.write("accounts.key", &key.serialize_pem());
+        server.write("accounts.pub", key.public_key_pem());
         server.write("accounts.der", key.serialize_der());
         server.write(
             "people",
@@ -164,7 +166,7 @@ impl ApiServer {
                 file("cert-dir", "certificates"),
                 file("tls-cert-file", "server.pem"),
                 file("tls-private-key-file", "server.key"),
-                file("service-account-key-file", "accounts.key"),
+                file("service-account-key-file", "accounts.pub"),
                 file("service-account-signing-key-file", "accounts.key"),
                 file("token-auth-file", "people"),
             ])
@@ -193,7 +195,8 @@ impl ApiServer {
         let until = Instant::now() + PATIENCE;
         while self.try_admin(Method::GET, "/readyz", None).map(|it| it.0) != Some(200) {
             let log = || fs::read_to_string(self.path("log")).unwrap_or_default();
-            assert!(Instant::now() < until, "no start:\n{}", log());
+            let is_over = Instant::now() > until || !is_alive(self.pid().as_raw());
+            assert!(!is_over, "no start:\n{}", log());
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -204,9 +207,12 @@ impl ApiServer {
     ///
     /// If it does not run.
     pub fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).expect("a process to signal");
+    }
+
+    fn pid(&self) -> Pid {
         let process = self.process.as_ref().expect("a process");
-        let pid = Pid::from_raw(process.id().cast_signed());
-        kill(pid, signal).expect("a process to signal");
+        Pid::from_raw(process.id().cast_signed())
     }
 
     /// Ends the server with this signal, and waits for its end.
@@ -584,7 +590,18 @@ impl Version {
         mark.unwrap_or_default()
     }
 
-    /// The program that wrote last, as the server names it.
+    /// Whether a candidate of tenure wrote this version after that one: each of its writes has another
+    /// mark. Changes by other programs keep the mark, remove it or make it unreadable.
+    #[must_use]
+    pub fn is_of_tenure(&self, before: Option<&Self>) -> bool {
+        let is_mark = ["running/", "ended/"]
+            .iter()
+            .any(|it| self.mark().starts_with(it));
+        is_mark && before.is_none_or(|before| before.mark() != self.mark())
+    }
+
+    /// The program that wrote last, as the server names it. Of several that wrote in the same second,
+    /// it is one of them.
     #[must_use]
     pub fn writer(&self) -> &str {
         let managers = self.object["metadata"]["managedFields"].as_array();
