@@ -315,7 +315,8 @@ impl OfServer {
     fn begin(self, part: &mut Part) {
         let server = &mut part.server;
         match self {
-            Self::Terminate => server.stop(Signal::SIGTERM),
+            // It waits for requests that hang, so nothing waits for it here.
+            Self::Terminate => server.signal(Signal::SIGTERM),
             Self::Kill => server.stop(Signal::SIGKILL),
             Self::Freeze => server.signal(Signal::SIGSTOP),
             Self::TerminateEtcd => server.etcd.signal(0, Signal::SIGTERM),
@@ -327,7 +328,10 @@ impl OfServer {
     fn end(self, part: &mut Part) {
         let server = &mut part.server;
         match self {
-            Self::Terminate | Self::Kill => server.spawn(),
+            Self::Terminate | Self::Kill => {
+                server.stop(Signal::SIGKILL);
+                server.spawn();
+            }
             Self::Freeze => server.signal(Signal::SIGCONT),
             Self::TerminateEtcd => {
                 // A process that has ended must be waited for.

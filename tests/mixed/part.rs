@@ -26,6 +26,9 @@ pub(crate) const LEASE: &str = "job";
 /// The pause of the loop.
 const PACE: Duration = Duration::from_millis(50);
 
+/// How long a candidate of tenure may take to lead when all others have ended.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// How long the planted leader must lead beside one of tenure.
 const PLANTED_TIME: Duration = Duration::from_secs(2);
 
@@ -84,6 +87,7 @@ pub(crate) fn run(
         sleep(PACE);
     }
     faults.end_all(&mut part);
+    part.end_planted()?;
     part.end();
     let mut options = TimingsOptions::default();
     options.lease_duration = Some(lease);
@@ -208,6 +212,27 @@ impl Part {
                 }
             }
             Planted::At(_) | Planted::Done => {}
+        }
+        Some(())
+    }
+
+    /// Lets the planted leader act, if it has not: other programs end, so that one of tenure leads.
+    fn end_planted(&mut self) -> Option<()> {
+        let until = boot_time() + PATIENCE;
+        while !matches!(self.planted, Planted::Done) && boot_time() < until {
+            self.planted = match std::mem::replace(&mut self.planted, Planted::Done) {
+                Planted::At(_) => Planted::At(boot_time()),
+                other => other,
+            };
+            for seat in self
+                .seats
+                .iter_mut()
+                .filter(|it| it.elector != Elector::Tenure)
+            {
+                seat.send(Sent::Terminate, Duration::MAX);
+            }
+            self.advance()?;
+            sleep(PACE);
         }
         Some(())
     }
