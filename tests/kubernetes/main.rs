@@ -5,6 +5,7 @@ mod api;
 mod client_go;
 mod faults;
 mod kube_rs;
+mod looks;
 mod objects;
 mod others;
 mod pods;

@@ -399,7 +399,7 @@ impl ApiServer {
         token.expect("a token").into()
     }
 
-    /// Makes a token of a service account that is valid for this time, with the server's own key. The
+    /// Makes a token of a service account that the server accepts for this time, with its own key. The
     /// server itself gives no token for less than ten minutes.
     ///
     /// # Panics
@@ -412,7 +412,9 @@ impl ApiServer {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.expect("a date").as_secs();
         let claims = json!({
-            "iss": ISSUER, "aud": [ISSUER], "iat": now, "nbf": now, "exp": now + valid.as_secs(),
+            "iss": ISSUER, "aud": [ISSUER], "iat": now - 600, "nbf": now - 600,
+            // The server accepts it for a minute longer.
+            "exp": now + valid.as_secs() - 60,
             "sub": format!("system:serviceaccount:{namespace}:{account}"),
             "kubernetes.io": { "namespace": namespace,
                 "serviceaccount": { "name": account, "uid": uid } },

@@ -91,6 +91,7 @@ impl Payload {
             Self::StoreRequest { request, .. } => match request {
                 Request::Acquire { .. } => "acquire",
                 Request::Renew(_) => "renew",
+                Request::Look(_) => "look",
                 Request::Resume { .. } => "resume",
                 Request::Release { .. } => "release",
                 Request::HandOver { .. } => "handover",
@@ -183,7 +184,9 @@ impl Payload {
                             "without_store_ms": millis(*without_store),
                         },
                     })),
-                    Request::Renew(_) | Request::Release { reason: None, .. } => {
+                    Request::Renew(_)
+                    | Request::Look(_)
+                    | Request::Release { reason: None, .. } => {
                         size(&json!({ "lease_id": lease_id }))
                     }
                     Request::Release {
