@@ -53,6 +53,14 @@ const OF_SEAT: [OfSeat; 14] = [
     OfSeat::LateReplies,
 ];
 
+const OF_HOLDER: [OfSeat; 5] = [
+    OfSeat::Freeze,
+    OfSeat::Kill,
+    OfSeat::Terminate,
+    OfSeat::Network(ProxyMode::Hang),
+    OfSeat::Network(ProxyMode::Hang),
+];
+
 const OF_SERVER: [OfServer; 6] = [
     OfServer::Terminate,
     OfServer::Kill,
@@ -194,9 +202,9 @@ impl Faults {
 
     fn begin(&mut self, part: &mut Part) {
         match self.dice.below(20) {
-            0..11 => self.begin_of_seat(part),
-            11 | 12 => self.cut_ours(part),
-            13..16 if !self.is_faulty(SERVER) => {
+            0..14 => self.begin_of_seat(part),
+            14 => self.cut_ours(part),
+            15..18 if !self.is_faulty(SERVER) => {
                 let of = self.dice.one_of(&OF_SERVER);
                 let time = self.seconds(1, 16);
                 of.begin(part);
@@ -233,7 +241,12 @@ impl Faults {
         let late = self
             .dice
             .between(Duration::from_millis(200), Duration::from_secs(8));
-        let kind = self.dice.one_of(&OF_SEAT);
+        // A holder of another program gets faults that end its term, so that all lead in turn.
+        let is_other = holds == Some(index) && part.seats[index].elector != Elector::Tenure;
+        let kind = match is_other {
+            true => self.dice.one_of(&OF_HOLDER),
+            false => self.dice.one_of(&OF_SEAT),
+        };
         let seat = &mut part.seats[index];
         let undo = match kind {
             OfSeat::Freeze => {
