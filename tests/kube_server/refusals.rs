@@ -59,12 +59,7 @@ fn a_policy_ends_a_term_by_its_deadline_and_candidates_go_on_when_it_is_removed(
     };
     let mut candidates = pair(&bench);
     let namespace = &bench.place.namespace;
-    let reasons = [
-        "Invalid",
-        "Forbidden",
-        "Unauthorized",
-        "RequestEntityTooLarge",
-    ];
+    let reasons = ["Invalid", "Forbidden", "RequestEntityTooLarge"];
     for (index, reason) in reasons.into_iter().enumerate() {
         let name = reason.to_lowercase();
         let metadata = json!({ "name": name });
@@ -332,7 +327,7 @@ impl<'a> Limited<'a> {
                 "serviceAccount": { "namespace": namespace, "name": "worker" } }],
             "resourceRules": [{ "verbs": all, "apiGroups": all, "resources": all,
                 "namespaces": all }] });
-        let flow = json!({ "metadata": metadata, "spec": { "matchingPrecedence": 1,
+        let flow = json!({ "metadata": metadata, "spec": { "matchingPrecedence": 2,
             "priorityLevelConfiguration": metadata, "rules": [rules] } });
         bench.server.create(LEVELS, &level);
         bench.server.create(FLOWS, &flow);

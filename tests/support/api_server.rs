@@ -129,7 +129,7 @@ impl ApiServer {
             params
         };
         let key = || KeyPair::generate().expect("a key");
-        let mut authority = params("authority");
+        let mut authority = params(&format!("authority {}", boot_time().as_nanos()));
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let authority = CertifiedIssuer::self_signed(authority, key()).expect("an authority");
