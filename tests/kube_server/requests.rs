@@ -511,7 +511,9 @@ impl Side<'_> {
                 format!("cannot {verb} resource")
             }
             Some("Status") => {
-                let reason = answer["reason"].as_str().or(answer["status"].as_str());
+                let reason = answer["reason"]
+                    .as_str()
+                    .or_else(|| answer["status"].as_str());
                 let reason = reason.unwrap_or_default();
                 if *status == 500 {
                     String::new()

@@ -74,7 +74,7 @@ impl ApiServer {
             options: Vec::new(),
         };
         let key = KeyPair::generate().expect("a key");
-        server.write("accounts.key", &key.serialize_pem());
+        server.write("accounts.key", key.serialize_pem());
         server.write("accounts.pub", key.public_key_pem());
         server.write("accounts.der", key.serialize_der());
         server.write(
@@ -298,12 +298,10 @@ impl ApiServer {
     /// If it is refused.
     #[allow(clippy::must_use_candidate)] // Often only its effect matters.
     pub fn must(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
-        let answer = self.try_admin(method.clone(), path, body);
-        let (status, answer) = answer.unwrap_or_else(|| panic!("{method} {path}: no answer"));
-        assert!(
-            (200..300).contains(&status),
-            "{method} {path}: {status} {answer}"
-        );
+        let what = format!("{method} {path}");
+        let answer = self.try_admin(method, path, body);
+        let (status, answer) = answer.unwrap_or_else(|| panic!("{what}: no answer"));
+        assert!((200..300).contains(&status), "{what}: {status} {answer}");
         answer
     }
 
