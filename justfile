@@ -16,6 +16,10 @@ lint:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
 
+# the size of the project beside its budget
+size:
+    .ci/size
+
 # test the pure core: the rules and the state machines
 core *args:
     cargo test -p tenure-core --locked {{ args }}
@@ -50,7 +54,7 @@ test:
 
 # search random fault schedules for violations, such as `just check --members 3`
 check *args:
-    cargo run --release --locked --bin tenure -- compare check {{ args }}
+    cargo run --release --locked -p tenure-lab -- compare check {{ args }}
 
 # run a store under random faults, such as `just torture --minutes 10 --seed 7`
 torture *args:

@@ -1,4 +1,4 @@
-//! `tenure compare`: in simulated time and with real processes.
+//! `tenure-lab compare`: in simulated time and with real processes.
 
 use std::fs;
 use std::io::Read;
@@ -8,12 +8,16 @@ use std::process::Stdio;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
-use tenure_tests::process::{Process, command, run};
+use tenure_tests::process::{Process, lab, run_lab};
 use tenure_tests::wait_for;
 
 /// Starts a live comparison of three candidates with its temporary files below this directory.
 fn live(folder: &TempDir, arguments: &[&str]) -> Process {
-    let mut command = command(&["compare", "--live", "--candidates", "3"]);
+    let mut command = lab(&["compare", "--live", "--candidates", "3"]);
+    // Without a name it starts the program beside it.
+    if let Some(tenure) = std::env::var_os("TENURE_TEST_BINARY") {
+        command.arg("--tenure").arg(tenure);
+    }
     Process::spawn(command.args(arguments).env("TMPDIR", folder.path()))
 }
 
@@ -277,7 +281,7 @@ fn a_simulated_comparison_ends_with_a_summary_of_the_settings() {
     let quorum = file("quorum.toml", &peers(3));
     let pair = file("pair.toml", &peers(2));
     let both = file("both.toml", &peers(3).replace("\"bully\"", "\"both\""));
-    let output = run(&[
+    let output = run_lab(&[
         "compare",
         "--seeds",
         "0..3",
@@ -339,7 +343,7 @@ fn every_figure_is_in_every_form_of_output() {
         "kill-leader",
     ];
     let out = |more: &[&str]| {
-        let output = run(&[&few, more].concat());
+        let output = run_lab(&[&few, more].concat());
         assert_eq!(output.status.code(), Some(0), "{more:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -383,7 +387,7 @@ fn cells_of<'a>(said: &'a str, contestant: &str) -> Vec<&'a str> {
 fn the_narrow_table_has_the_columns_that_decide_and_ends_with_a_sentence_for_each_contestant() {
     let out = |more: &[&str]| {
         let freeze = ["compare", "--seeds", "0..3", "--scenario", "freeze-leader"];
-        let output = run(&[&freeze[..], more].concat());
+        let output = run_lab(&[&freeze[..], more].concat());
         assert_eq!(output.status.code(), Some(0), "{more:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -462,12 +466,12 @@ fn no_line_of_the_text_is_wider_than_100_columns() {
         let words = arguments
             .split(' ')
             .map(|word| if word == "FILE" { file } else { word });
-        let output = run(&[vec!["compare"], words.collect()].concat());
+        let output = run_lab(&[vec!["compare"], words.collect()].concat());
         assert_eq!(output.status.code(), Some(0), "{arguments}");
         let said = String::from_utf8(output.stdout).unwrap();
         // A command to copy and the name of a file stay whole.
         let wide = said.lines().filter(|line| {
-            let is_whole = line.contains("tenure compare check --") || line.starts_with(file);
+            let is_whole = line.contains("tenure-lab compare check --") || line.starts_with(file);
             line.chars().count() > 100 && !is_whole
         });
         let wide: Vec<&str> = wide.collect();
@@ -485,14 +489,14 @@ fn one_seed_and_one_detection_time_are_in_the_singular() {
         "--detection-time",
         "5",
     ];
-    let output = run(&[&few[..], &["--contestant", "lease"]].concat());
+    let output = run_lab(&[&few[..], &["--contestant", "lease"]].concat());
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("; 1 seed, medians.\n"), "{said}");
     assert!(
         said.contains("lease: with a detection time of 5 s no leader for "),
         "{said}"
     );
-    let output = run(&[
+    let output = run_lab(&[
         "compare",
         "check",
         "--seeds",
@@ -511,7 +515,7 @@ fn one_seed_and_one_detection_time_are_in_the_singular() {
 fn progress_is_shown_on_a_terminal_and_nowhere_else() {
     let arguments = ["compare", "--seeds", "0..3", "--scenario", "kill-leader"];
     let terminal = nix::pty::openpty(None, None).unwrap();
-    let mut on_terminal = command(&arguments);
+    let mut on_terminal = lab(&arguments);
     on_terminal.stdout(Stdio::null()).stderr(terminal.slave);
     let mut started = on_terminal.spawn().unwrap();
     // This process must not keep the terminal open.
@@ -522,7 +526,7 @@ fn progress_is_shown_on_a_terminal_and_nowhere_else() {
     assert!(started.wait().unwrap().success());
     let shown = String::from_utf8_lossy(&shown);
     assert!(shown.contains("/21 runs"), "{shown}");
-    let elsewhere = run(&arguments);
+    let elsewhere = run_lab(&arguments);
     assert!(elsewhere.stderr.is_empty(), "{:?}", elsewhere.stderr);
 }
 
@@ -537,7 +541,7 @@ fn strategies_are_compared_at_the_same_detection_times() {
             "--contestant",
             "lease",
         ];
-        let output = run(&[&few[..], &["--contestant", "bully-no-quorum"], more].concat());
+        let output = run_lab(&[&few[..], &["--contestant", "bully-no-quorum"], more].concat());
         assert_eq!(output.status.code(), Some(0), "{more:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -588,7 +592,7 @@ fn strategies_are_compared_at_the_same_detection_times() {
 fn runs_that_flood_are_marked_in_every_form_of_output() {
     let out = |more: &[&str]| {
         let flaky = ["compare", "--scenario", "flaky", "--contestant", "textbook"];
-        let output = run(&[&flaky[..], &["--seeds", "0..2"], more].concat());
+        let output = run_lab(&[&flaky[..], &["--seeds", "0..2"], more].concat());
         assert_eq!(output.status.code(), Some(0), "{more:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -695,6 +699,11 @@ fn a_name_that_can_not_be_compared_is_refused_with_the_nearest_one() {
             "did you mean \"lease\"?",
         ),
         (&["--live", "--candidates", "2"], "3..=9"),
+        (
+            &["--live", "--tenure", "/nonexistent/tenure"],
+            "there is no program /nonexistent/tenure; build it (cargo build --release -p tenure-cli)",
+        ),
+        (&["--tenure", "/nonexistent/tenure"], "--live"),
         (&["--live", "--seeds", "0..3"], "--live"),
         (
             &["--live", "--config", &slip],
@@ -715,7 +724,7 @@ fn a_name_that_can_not_be_compared_is_refused_with_the_nearest_one() {
             "/nonexistent",
         ),
     ] {
-        let output = run(&[&["compare"], arguments].concat());
+        let output = run_lab(&[&["compare"], arguments].concat());
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(named), "{arguments:?}: {said}");
@@ -729,7 +738,7 @@ fn churn_has_a_row_for_each_algorithm_and_size_and_a_plot() {
     let flags = ["compare", "churn", "--members", "3,5", "--seeds", "0..1"];
     let more = ["--contestant", "bully", "--contestant", "published"];
     let file = ["--json", "--plot", plot.to_str().unwrap()];
-    let output = run(&[&flags[..], &more, &file].concat());
+    let output = run_lab(&[&flags[..], &more, &file].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(rows.len(), 4);

@@ -81,7 +81,7 @@ fn the_demo_prints_json_events_and_keeps_its_guarantees() {
 }
 
 #[test]
-fn a_demo_among_peers_is_also_partitioned_and_keeps_its_guarantees() {
+fn a_demo_among_peers_keeps_its_guarantees() {
     let folder = tempfile::tempdir().unwrap();
     let mut demo = demo(&folder, &["--json", "--strategy", "bully"]);
     wait_for_event(&demo, "leader");
@@ -91,17 +91,10 @@ fn a_demo_among_peers_is_also_partitioned_and_keeps_its_guarantees() {
     let events = events(&demo);
     let faults = events.iter().filter_map(|event| event["kind"].as_str());
     let faults: Vec<&str> = faults.collect();
-    assert_eq!(faults, ["sigkill", "sigstop", "sigcont", "cut", "sigterm"]);
-    let is_before_the_cut = |event: &&Value| event["kind"] != "cut";
-    let after_cut: Vec<&Value> = events.iter().skip_while(is_before_the_cut).collect();
-    let next = |name: &str| after_cut.iter().find(|event| event["event"] == name);
-    let (cut, failover) = (after_cut[0], next("failover").unwrap());
-    assert_eq!(failover["from"], cut["worker"], "the leader was cut off");
-    assert_ne!(failover["to"], failover["from"]);
-    assert!(next("healed").is_some());
+    assert_eq!(faults, ["sigkill", "sigstop", "sigcont", "sigterm"]);
 
     let summary = events.last().unwrap();
-    assert_eq!(summary["failovers_ms"].as_array().unwrap().len(), 4);
+    assert_eq!(summary["failovers_ms"].as_array().unwrap().len(), 3);
     assert_eq!(summary["overlap_ms"], 0, "{summary}");
     assert_eq!(summary["kept"], true, "{summary}");
     assert_eq!(status.code(), Some(0));

@@ -10,16 +10,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tenure-azure", &["tenure-core", "tenure-server"]),
     ("tenure", &["tenure-azure", "tenure-core"]),
     ("tenure-server", &["tenure-core"]),
-    ("tenure-lab", &["tenure-core"]),
+    ("tenure-lab", &["tenure", "tenure-core"]),
     (
         "tenure-cli",
-        &[
-            "tenure",
-            "tenure-azure",
-            "tenure-core",
-            "tenure-lab",
-            "tenure-server",
-        ],
+        &["tenure", "tenure-azure", "tenure-core", "tenure-server"],
     ),
     ("tenure-examples", &[]),
     (

@@ -1,18 +1,18 @@
-//! `tenure compare papers`: the claims of the papers, and what the values say about them.
+//! `tenure-lab compare papers`: the claims of the papers, and what the values say about them.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
-use tenure_tests::process::run;
+use tenure_tests::process::run_lab;
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value}"))
 }
 
-/// Runs `tenure compare papers` with these arguments.
+/// Runs `tenure-lab compare papers` with these arguments.
 fn papers(more: &[&str]) -> String {
-    let output = run(&[&["compare", "papers"], more].concat());
+    let output = run_lab(&[&["compare", "papers"], more].concat());
     assert_eq!(output.status.code(), Some(0), "{more:?}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -123,13 +123,13 @@ fn the_claims_of_the_papers_can_be_selected_and_have_parameters() {
             "choose one of 2004, 2008, bully, ring",
         ),
         (&["--paper", "2004", "--claim", "3.3"], "table-1"),
-        (&["--paper", "aflea"], "\"tenure compare links\" runs"),
-        (&["--paper", "aFLEU"], "\"tenure compare links\" runs"),
+        (&["--paper", "aflea"], "\"tenure-lab compare links\" runs"),
+        (&["--paper", "aFLEU"], "\"tenure-lab compare links\" runs"),
         (&["--n", "1000"], "from 2 to 200"),
         (&["--failed", "3", "--listed", "4"], "4 members are listed"),
         (&["--all", "--n", "5"], "--all"),
     ] {
-        let output = run(&[&["compare", "papers"], arguments].concat());
+        let output = run_lab(&[&["compare", "papers"], arguments].concat());
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
         assert!(error.contains(said), "{arguments:?}: {error}");
@@ -291,7 +291,7 @@ fn a_parameter_that_a_claim_does_not_use_is_named_on_stderr() {
         (&["--claim", "worst-case", "--n", "7", "--failed", "0"], ""),
     ] {
         for form in [&[][..], &["--json"], &["--csv"]] {
-            let output = run(&[&["compare", "papers"], arguments, form].concat());
+            let output = run_lab(&[&["compare", "papers"], arguments, form].concat());
             assert_eq!(output.status.code(), Some(0), "{arguments:?}");
             let said = String::from_utf8(output.stderr).unwrap();
             assert_eq!(said, note, "{arguments:?} {form:?}");
@@ -311,16 +311,19 @@ fn the_example_in_the_documents_is_what_the_command_prints() {
         .split_once("prints, below its legend:\n\n```text\n")
         .unwrap();
     let (example, _) = rest.split_once("```").unwrap();
-    assert!(before.contains("`tenure compare papers --claim 2 --failed 0`"));
+    assert!(before.contains("`tenure-lab compare papers --claim 2 --failed 0`"));
     let printed = papers(&["--claim", "2", "--failed", "0"]);
     assert!(printed.ends_with(&format!("\n\n{example}\n")), "{printed}");
 }
 
 #[test]
 fn the_help_says_which_commands_make_the_page_and_run_the_other_elections() {
-    let help = run(&["compare", "papers", "--help"]);
+    let help = run_lab(&["compare", "papers", "--help"]);
     let help = String::from_utf8(help.stdout).unwrap();
-    for part in ["tenure compare --report FILE", "tenure compare links"] {
+    for part in [
+        "tenure-lab compare --report FILE",
+        "tenure-lab compare links",
+    ] {
         assert!(help.contains(part), "{part}: {help}");
     }
 }
@@ -389,7 +392,7 @@ fn the_numbers_of_the_claims_in_the_documents_are_those_that_the_command_prints(
 
 #[test]
 fn the_counter_examples_are_printed_as_sequence_charts() {
-    let show = |name| run(&["compare", "papers", "--show", name]);
+    let show = |name| run_lab(&["compare", "papers", "--show", name]);
     let part = show("part");
     assert_eq!(part.status.code(), Some(0), "{part:?}");
     let part = String::from_utf8(part.stdout).unwrap();

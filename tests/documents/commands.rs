@@ -11,7 +11,7 @@ use std::path::Path;
 
 use tempfile::tempdir;
 use tenure_tests::needs::{can_run, unshare};
-use tenure_tests::process::{output, tenure};
+use tenure_tests::process::{built, output, tenure};
 
 use crate::{ROOT, files};
 
@@ -76,7 +76,7 @@ const LEFT: &[(&str, &str, &str)] = &[
     ),
     (
         "docs/papers/",
-        "tenure compare",
+        "tenure-lab compare",
         "several minutes; tests/papers.rs does the same",
     ),
 ];
@@ -336,7 +336,10 @@ fn run(page: &str, text: &str, commands: &str) -> String {
     }
     std::os::unix::fs::symlink(format!("{ROOT}/deploy"), folder.path().join("deploy"))
         .expect("a link");
-    std::os::unix::fs::symlink(tenure(), bin.join("tenure")).expect("a link");
+    for program in [tenure(), built("tenure-lab")] {
+        let name = program.file_name().expect("a program");
+        std::os::unix::fs::symlink(&program, bin.join(name)).expect("a link");
+    }
 
     let before = BEFORE
         .iter()

@@ -298,6 +298,19 @@ fn a_frozen_run_by_a_kubernetes_lease_has_ended_its_program_before_another_leads
     assert!(late.is_empty(), "{late:?}");
 }
 
+#[test]
+fn a_second_stop_signal_kills_the_program_and_leaves_the_object_to_its_holder() {
+    let bench = Bench::new();
+    let mut run = bench.run_after("trap '' TERM", "impatient", Duration::from_secs(60));
+    wait_for("a leader", || {
+        bench.log().contains(" impatient ").then_some(())
+    });
+    run.signal(Signal::SIGTERM);
+    run.wait_until_stopping();
+    run.end_by_second(Signal::SIGTERM);
+    assert_eq!(holder(&bench.api.lease().unwrap()), "impatient");
+}
+
 /// The configuration of a candidate whose object would be held for ten minutes after an outage.
 fn patient(id: &str, api: &Api) -> Config {
     let long = |timings: &mut TimingsOptions| {

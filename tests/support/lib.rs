@@ -2,6 +2,7 @@
 //! fails on demand, checks of the actions of leaders and the answers of stores, and waiting for a
 //! condition with a limit.
 
+pub mod access_file;
 pub mod api_server;
 pub mod azurite;
 pub mod cluster;
@@ -21,10 +22,12 @@ pub mod strace;
 
 pub mod chain;
 pub mod client;
+pub mod flood;
 pub mod history;
 pub mod receiver;
 pub mod tap;
 pub mod ticks;
+pub mod wire;
 
 pub use tenure_lab::proxy;
 

@@ -117,6 +117,22 @@ pub fn output(command: &mut Command) -> Output {
     }
 }
 
+/// Runs `tenure-lab` with these arguments until it ends.
+///
+/// # Panics
+///
+/// If it does not start or does not end.
+#[must_use]
+pub fn run_lab(arguments: &[&str]) -> Output {
+    output(&mut lab(arguments))
+}
+
+/// `tenure-lab` with these arguments.
+#[must_use]
+pub fn lab(arguments: &[&str]) -> Command {
+    command_of(&built("tenure-lab"), arguments)
+}
+
 /// A process that is killed when this is dropped.
 #[derive(Debug)]
 struct KillOnDrop(Child);
@@ -134,10 +150,10 @@ pub fn command(arguments: &[&str]) -> Command {
     command_of(&tenure(), arguments)
 }
 
-/// The same with another `tenure`, for example of another version.
+/// The same with another program, for example with `tenure` of another version.
 #[must_use]
-pub fn command_of(tenure: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(tenure);
+pub fn command_of(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TENURE_") {
             command.env_remove(name);
@@ -266,6 +282,32 @@ impl Process {
             thread::sleep(Duration::from_millis(2));
         }
         status
+    }
+
+    /// Sends a second stop signal to `tenure run` whose command ignores the first one. Checks that it
+    /// ends with all its processes before its stop grace is over, by the exit code of that signal.
+    ///
+    /// # Panics
+    ///
+    /// If it ends in another way.
+    pub fn end_by_second(&mut self, signal: Signal) {
+        let all = descendants(self.pid());
+        let begin = Instant::now();
+        self.signal(signal);
+        let code = self.wait().code();
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(8), "{took:?}");
+        assert_eq!(code, Some(128 + signal as i32), "{}", self.stderr());
+        wait_for("the end of all processes of the command", || {
+            all.iter().all(|one| !is_alive(one.as_raw())).then_some(())
+        });
+    }
+
+    /// Waits until `tenure run` has asked its command to stop.
+    pub fn wait_until_stopping(&self) {
+        wait_for("the request to stop", || {
+            self.stderr().contains("stopping the command").then_some(())
+        });
     }
 
     /// Whether the process has ended.

@@ -25,3 +25,37 @@ pub fn server(test: &str, name: &str) -> Option<PathBuf> {
     }
     path.map(PathBuf::from)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_server_fails_a_test_unless_the_gate_builds_it() {
+        let inner = "TENURE_TESTS_HAVE_NO_SERVER";
+        if std::env::var_os(inner).is_some() {
+            assert!(server("journey", "etcd-3.6").is_none());
+            return;
+        }
+        let empty = tempfile::tempdir().unwrap();
+        let this = "servers::tests::a_missing_server_fails_a_test_unless_the_gate_builds_it";
+        let run = |is_optional: bool| {
+            let optional = is_optional.then_some(("TENURE_SERVERS_OPTIONAL", "true"));
+            Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", this])
+                .envs([(inner, ""), ("CI", "true")])
+                .env("TENURE_SERVERS", empty.path())
+                .env_remove("TENURE_SERVERS_OPTIONAL")
+                .envs(optional)
+                .output()
+                .unwrap()
+        };
+        assert!(!run(false).status.success());
+        let output = run(true);
+        assert!(output.status.success(), "{output:?}");
+        // `.ci/run` counts these lines.
+        let line = "SKIPPED journey: it needs the server etcd-3.6 (tests/servers/build etcd-3.6)";
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.lines().any(|it| it == line), "{stderr}");
+    }
+}

@@ -1,20 +1,20 @@
-//! `tenure compare links`.
+//! `tenure-lab compare links`.
 
 use std::fs;
 
 use serde_json::Value;
-use tenure_tests::process::run;
+use tenure_tests::process::run_lab;
 
 /// Runs `compare links` with these arguments, and returns its output.
 fn links(arguments: &[&str]) -> String {
-    let output = run(&[&["compare", "links"], arguments].concat());
+    let output = run_lab(&[&["compare", "links"], arguments].concat());
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error}");
     String::from_utf8(output.stdout).unwrap()
 }
 
 fn refused(arguments: &[&str]) -> String {
-    let output = run(&[&["compare", "links"], arguments].concat());
+    let output = run_lab(&[&["compare", "links"], arguments].concat());
     assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     String::from_utf8(output.stderr).unwrap()
 }
@@ -195,7 +195,7 @@ fn wrong_arguments_say_what_would_be_right() {
         let error = match arguments {
             // The file may appear later, so this is no wrong usage.
             ["--file", _] => {
-                let output = run(&[&["compare", "links"], arguments].concat());
+                let output = run_lab(&[&["compare", "links"], arguments].concat());
                 assert_eq!(output.status.code(), Some(1));
                 String::from_utf8(output.stderr).unwrap()
             }

@@ -12,9 +12,8 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tenure::__cli::check_path;
 
 use crate::commands::{
-    access, audit, backup, break_lease, cluster, compare, completions, config, context, dashboard,
-    demo, doctor, handover, history, init, list, man, peers, restore, run, serve, status, token,
-    watch,
+    access, audit, backup, break_lease, cluster, completions, config, context, dashboard, demo,
+    doctor, handover, history, init, list, man, peers, restore, run, serve, status, token, watch,
 };
 use crate::exit;
 use crate::logging::{self, LogFormat};
@@ -67,7 +66,6 @@ pub(crate) enum Command {
     Audit(audit::Audit),
     Context(context::Context),
     Config(config::Config),
-    Compare(Box<compare::Compare>),
     Demo(demo::Demo),
     Completions(completions::Completions),
     Man(man::Man),
@@ -75,7 +73,7 @@ pub(crate) enum Command {
     Internal(Internal),
 }
 
-/// Commands that this program starts itself with.
+/// Commands that no help lists: this program starts itself with them, or they have moved.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Internal {
     #[command(hide = true)]
@@ -86,8 +84,12 @@ pub(crate) enum Internal {
     Watched(run::Watched),
     #[command(hide = true)]
     DemoWorker(demo::DemoWorker),
-    #[command(hide = true)]
-    CompareWorker(compare::CompareWorker),
+    /// Moved to the program tenure-lab
+    #[command(hide = true, disable_help_flag = true)]
+    Compare {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        _arguments: Vec<OsString>,
+    },
 }
 
 impl Cli {
@@ -174,7 +176,6 @@ impl Command {
             Self::Audit(command) => command.run()?,
             Self::Context(command) => command.run()?,
             Self::Config(command) => command.run()?,
-            Self::Compare(command) => return command.run(),
             Self::Demo(command) => return command.run(),
             Self::Completions(command) => command.run(&mut without_hidden(&Cli::command()))?,
             Self::Man(command) => command.run(Cli::command())?,
@@ -182,7 +183,12 @@ impl Command {
             Self::Internal(Internal::SecondWatchdog(command)) => command.run()?,
             Self::Internal(Internal::Watched(command)) => command.run()?,
             Self::Internal(Internal::DemoWorker(command)) => command.run()?,
-            Self::Internal(Internal::CompareWorker(command)) => command.run()?,
+            Self::Internal(Internal::Compare { .. }) => {
+                return Err(exit::bad_configuration(
+                    "compare has moved to the program tenure-lab: in a checkout of tenure, run \
+                     cargo run --release -p tenure-lab -- compare",
+                ));
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -41,7 +41,7 @@ pub(crate) const HELP: &str = "\
 Exit codes:
   0    success
   1    error, see stderr (demo: guarantee violated; doctor: a check failed; peers: no agreed
-       leader; compare check: invariant violated)
+       leader)
   2    wrong usage or configuration
   3    refused by the store or the peers, or no such lease; cluster status: no server is active
   4    cluster status: the addresses are of two stores, or two servers are active

@@ -16,7 +16,6 @@ mod logging;
 mod new_files;
 mod output;
 mod parent;
-mod processes;
 mod runtime;
 mod servers;
 mod settings;

@@ -1,4 +1,4 @@
-//! Processes that must not outlive the process that started them.
+//! Processes that must not outlive the process that started them, and orphans.
 
 use anyhow::ensure;
 use nix::sys::prctl;
@@ -14,4 +14,9 @@ pub(crate) fn end_with(parent: i32) -> anyhow::Result<()> {
         "process {parent}, which started this one, has ended"
     );
     Ok(())
+}
+
+/// Makes orphans among the descendants of this process its children, so that it can find them.
+pub(crate) fn adopt_orphans() -> anyhow::Result<()> {
+    Ok(prctl::set_child_subreaper(true)?)
 }

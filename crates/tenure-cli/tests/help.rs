@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-const SUBCOMMANDS: [&str; 7] = ["serve", "run", "list", "status", "break", "compare", "demo"];
+const SUBCOMMANDS: [&str; 6] = ["serve", "run", "list", "status", "break", "demo"];
 
 fn tenure(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tenure"))
@@ -46,8 +46,24 @@ fn the_help_names_every_exit_code() {
 #[test]
 fn internal_commands_and_flags_are_not_in_the_help() {
     let top = help(&["--help"]) + &help(&["serve", "--help"]);
-    for hidden in ["watchdog", "demo-worker", "compare-worker", "--parent"] {
+    for hidden in ["watchdog", "demo-worker", "compare", "--parent"] {
         assert!(!top.contains(hidden), "{hidden}");
+    }
+}
+
+#[test]
+fn compare_says_where_it_has_moved_and_no_completion_offers_it() {
+    for arguments in [&[][..], &["--help"], &["check", "--seeds", "0..2"]] {
+        let output = tenure(&[&["compare"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let command = "cargo run --release -p tenure-lab -- compare";
+        assert!(said.contains(command), "{said}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let completion = help(&["completions", shell]);
+        assert!(!completion.contains("compare"), "{shell}");
     }
 }
 

@@ -1,7 +1,6 @@
 //! The protocols of tenure as pure state machines: the rules of a lease ([`lease`]), the candidate
 //! for a lease ([`lease::candidate::LeaseCandidate`]), the election among peers without a store
-//! ([`bully::PeerCandidate`]), the election over faulty links ([`links`]), and failure detectors
-//! ([`detector`]).
+//! ([`bully::PeerCandidate`]), and failure detectors ([`detector`]).
 //!
 //! The machines use no clock, socket or async runtime. Time, randomness and messages are arguments,
 //! and actions are return values. The store, the library, the tests and the simulator run the same
@@ -34,8 +33,6 @@ pub mod lease;
 pub mod detector;
 pub mod election;
 pub mod ownership;
-
-pub mod links;
 
 pub mod wire;
 

@@ -2,7 +2,7 @@
 //!
 //! The simulation runs the library's own state machines: the candidates by a lease, among peers and
 //! by both, the rules of the store, and the failure detectors. A seed gives the same run on every
-//! machine. The command `tenure compare` is the user interface.
+//! machine. The command `tenure-lab` is the user interface.
 //!
 //! It does not check real disks, sockets and threads. Tests with real processes cover those; a
 //! [`proxy`] cuts and delays their network.

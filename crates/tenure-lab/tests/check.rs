@@ -5,7 +5,7 @@ use tenure_lab::contestant::Contestant;
 use tenure_lab::sim::TaskStop;
 
 /// The number of seeds with random faults for each case. `TENURE_SEEDS` sets another number, and
-/// `tenure compare check` runs more seeds of the first cases.
+/// `tenure-lab compare check` runs more seeds of the first cases.
 const SEEDS: u64 = 30;
 
 /// The number of seeds for each fault script.

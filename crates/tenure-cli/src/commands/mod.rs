@@ -30,7 +30,6 @@ pub(crate) mod token;
 pub(crate) mod config;
 pub(crate) mod doctor;
 
-pub(crate) mod compare;
 pub(crate) mod demo;
 
 pub(crate) mod completions;

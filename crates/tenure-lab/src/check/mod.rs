@@ -24,8 +24,8 @@ pub enum MutationError {
     Unknown(#[from] UnknownName),
     /// This build contains no mutations.
     #[error(
-        "this build has no mutations; for tests only: cargo run -p tenure-cli --features mutations \
-         --bin tenure -- compare check --mutation NAME"
+        "this build has no mutations; for tests only: cargo run -p tenure-lab --features mutations -- \
+         compare check --mutation NAME"
     )]
     NotBuilt,
 }

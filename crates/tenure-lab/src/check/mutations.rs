@@ -170,7 +170,7 @@ mod tests {
         let script = CheckCase::on(FaultScript::of_name("parted").unwrap());
         assert_eq!(
             script.command(7),
-            "tenure compare check --seeds 7..8 --script parted --trace"
+            "tenure-lab compare check --seeds 7..8 --script parted --trace"
         );
         let schedule = CheckCase {
             nodes: 3,
@@ -178,7 +178,7 @@ mod tests {
         };
         assert_eq!(
             schedule.with_mutation(Mutation::VoteForgotten).command(7),
-            "cargo run -p tenure-cli --features mutations --bin tenure -- compare check --seeds 7..8 \
+            "cargo run -p tenure-lab --features mutations -- compare check --seeds 7..8 \
              --contestant bully --members 3 --mutation vote-forgotten --trace"
         );
     }

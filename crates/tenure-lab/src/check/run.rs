@@ -142,8 +142,8 @@ impl CheckCase {
     pub fn command(&self, seed: u64) -> String {
         let next = seed + 1;
         let mut command = match self.mutation {
-            Some(_) => "cargo run -p tenure-cli --features mutations --bin tenure --",
-            None => "tenure",
+            Some(_) => "cargo run -p tenure-lab --features mutations --",
+            None => "tenure-lab",
         }
         .to_owned();
         command += &format!(" compare check --seeds {seed}..{next}");

@@ -1,6 +1,6 @@
 //! The sizes of messages in a plain binary form.
 
-use tenure_core::links::ForestMessage;
+use super::forest::ForestMessage;
 
 /// The bits of the kind of a message.
 const KIND: u32 = 4;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 #[cfg(feature = "mutations")]
-use tenure_core::links::DisabledForestRule;
-use tenure_core::links::{
+use super::forest::DisabledForestRule;
+use super::forest::{
     CoreId, ForestMessage, ForestNode, ForestRole, ForestSettings, Port, PortState,
 };
 use tenure_core::random::Random;

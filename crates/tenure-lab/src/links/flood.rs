@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tenure_core::links::{CoreId, Port};
+use super::forest::{CoreId, Port};
 
 use super::stage::LinkProcess;
 

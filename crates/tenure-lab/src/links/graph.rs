@@ -1,6 +1,6 @@
 //! Networks of links, of which some are faulty.
 
-use tenure_core::links::Port;
+use super::forest::Port;
 
 use super::graph_error::GraphError;
 use super::parts::Parts;

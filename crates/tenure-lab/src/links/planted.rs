@@ -1,6 +1,6 @@
 //! Mistakes that the random elections must find.
 
-use tenure_core::links::{DisabledForestRule as Rule, ForestSettings};
+use super::forest::{DisabledForestRule as Rule, ForestSettings};
 
 use super::elect::LinkElection;
 use super::graph::LinkNetwork;

@@ -1,6 +1,6 @@
 //! Random elections on small networks, from a seed.
 
-use tenure_core::links::ForestSettings;
+use super::forest::ForestSettings;
 
 use super::elect::{LinkElection, LinkInitiators};
 use super::graph::LinkNetwork;

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use std::str::FromStr;
 
-use tenure_core::links::Port;
+use super::forest::Port;
 use tenure_core::random::Random;
 
 use super::graph::LinkNetwork;

@@ -28,7 +28,7 @@ impl Report {
             "<h2>The claims of the papers</h2>\n<p>Each formula as printed, and measured under the \
              assumptions of its paper: for the algorithm that the paper describes there, and for the \
              algorithm of Figure 1 (2004) and Figure 3.1 (2008). Times are in T_m, the time of one message; \
-             n members, f of them failed, l of those on every down list. <code>tenure compare papers</code> \
+             n members, f of them failed, l of those on every down list. <code>tenure-lab compare papers</code> \
              prints this table also with other parameters.</p>\n{}{plot}",
             tables.collect::<String>()
         )

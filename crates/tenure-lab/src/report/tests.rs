@@ -9,7 +9,7 @@ const LARGEST: usize = 3 << 20;
 
 fn made() -> Provenance {
     Provenance {
-        by: "tenure compare --config '<mine>.toml'".into(),
+        by: "tenure-lab compare --config '<mine>.toml'".into(),
         version: "1".into(),
         on: "a machine".into(),
         at: "today".into(),

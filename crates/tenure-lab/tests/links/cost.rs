@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tenure_core::links::ForestSettings;
+use tenure_lab::links::ForestSettings;
 use tenure_lab::links::{
     LinkDelay, LinkElection, LinkIds, LinkInitiators, LinkNetwork, LinkOutcome,
 };

@@ -1,6 +1,6 @@
 //! Networks whose working links do not connect all nodes.
 
-use tenure_core::links::ForestSettings;
+use tenure_lab::links::ForestSettings;
 use tenure_lab::links::{LinkElection, LinkNetwork, compare_on_links};
 
 fn parse(text: &str) -> LinkNetwork {

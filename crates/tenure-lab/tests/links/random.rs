@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use tenure_core::links::ForestSettings;
+use tenure_lab::links::ForestSettings;
 use tenure_lab::links::{LinkDelay, RandomElection};
 
 /// The number of random elections. `TENURE_SEEDS` sets another number.

@@ -6,6 +6,7 @@
 mod runner;
 
 mod fleet;
+mod interrupt;
 mod worker;
 
 mod measure;
@@ -30,8 +31,7 @@ pub(crate) use worker::DemoWorker;
 /// into a fenced table. The demo kills, freezes and stops leaders, and measures at the table how
 /// long there was no leader and whether two leaders overlapped.
 ///
-/// With "--strategy bully" there is no store: the workers elect a leader among themselves, and the
-/// demo also cuts a leader off from the majority.
+/// With "--strategy bully" there is no store: the workers elect a leader among themselves.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Election strategy: in a store, or among peers

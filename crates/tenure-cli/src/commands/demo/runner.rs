@@ -7,10 +7,10 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::fleet::{DemoStrategy, ELECTION, Fleet, Worker};
+use super::interrupt::Interrupt;
 use super::measure;
 use super::report::Report;
 use super::work_log::{Work, WorkLog};
-use crate::processes::{Interrupt, SecondSignal};
 
 /// The time that a busy machine may add to a failover: the start of the new leader's task, and its
 /// first write.
@@ -32,33 +32,21 @@ pub(super) fn run(
 ) -> anyhow::Result<bool> {
     // Two failovers wait for an expiry; all must fit into the duration.
     let lease_duration = (duration / 10).min(Duration::from_secs(3));
-    let interrupt = Interrupt::handle(SecondSignal::Ends)?;
+    let interrupt = Interrupt::handle()?;
     let report = Report::new(json);
     let fleet = Fleet::start(strategy, workers, lease_duration)?;
     let work = WorkLog::open(&fleet.database())?;
     let worst = fleet.worst_without_leader()?;
-    let (steps, bound, handover_bound): (&[Step], _, _) = match strategy {
-        DemoStrategy::Lease => (
-            &[
-                DemoRunner::kill_leader,
-                DemoRunner::freeze_leader,
-                DemoRunner::stop_leader,
-            ],
-            worst + SLACK,
-            HANDOVER + SLACK,
-        ),
-        DemoStrategy::Bully => {
-            // Late votes and late releases do not count, so there may be a second election.
-            let bound = worst + SLACK * 2;
-            let steps = &[
-                DemoRunner::kill_leader,
-                DemoRunner::freeze_leader,
-                DemoRunner::cut_leader_off,
-                DemoRunner::stop_leader,
-            ];
-            (steps, bound, bound)
-        }
+    let (bound, handover_bound) = match strategy {
+        DemoStrategy::Lease => (worst + SLACK, HANDOVER + SLACK),
+        // Late votes and late releases do not count, so there may be a second election.
+        DemoStrategy::Bully => (worst + SLACK * 2, worst + SLACK * 2),
     };
+    let steps: [Step; 3] = [
+        DemoRunner::kill_leader,
+        DemoRunner::freeze_leader,
+        DemoRunner::stop_leader,
+    ];
     let mut runner = DemoRunner {
         fleet,
         work,
@@ -111,7 +99,7 @@ impl DemoRunner {
         let lease = self.lease_duration;
         let mut fields = json!({"workers": workers, "election": ELECTION,
             "lease_duration_ms": lease.as_millis(),
-            "folder": self.fleet.processes.folder().to_string_lossy()});
+            "folder": self.fleet.folder().to_string_lossy()});
         let setup = match self.fleet.store_url() {
             Some(url) => {
                 let setup = format!("a lease store at {url} and {workers} workers");
@@ -137,7 +125,7 @@ impl DemoRunner {
         let old = leader.worker;
         let text = "is killed (SIGKILL): it can't release its lease, which must expire";
         self.report_fault("sigkill", old, text)?;
-        self.fleet.processes.signal(old.0, Signal::SIGKILL)?;
+        self.fleet.signal(old, Signal::SIGKILL)?;
         self.await_failover(("sigkill", "the kill"), &leader, self.bound)?;
         self.fleet.start_worker(old)?;
         self.report_worker("restarted", old, "is restarted, and follows")
@@ -154,7 +142,7 @@ impl DemoRunner {
 
         let text = "continues (SIGCONT), and is about to write its result";
         self.report_fault("sigcont", old, text)?;
-        self.fleet.processes.signal(old.0, Signal::SIGCONT)?;
+        self.fleet.signal(old, Signal::SIGCONT)?;
         let is_stale = |work: &Work| work.epoch == leader.epoch && !work.accepted;
         match self.await_work(Duration::from_secs(3), is_stale)? {
             Some(refused) => {
@@ -172,38 +160,14 @@ impl DemoRunner {
         }
     }
 
-    /// Cuts the leader and as many followers as leave a majority without them off from the others.
-    fn cut_leader_off(&mut self) -> anyhow::Result<()> {
-        let leader = self.leader()?;
-        let old = leader.worker;
-        let all = self.fleet.workers();
-        let followers = all.iter().copied().filter(|&worker| worker != old);
-        let followers = followers.take((all.len() - 1) / 2 - 1);
-        let side: Vec<u32> = std::iter::once(old)
-            .chain(followers)
-            .map(|it| it.0)
-            .collect();
-        self.fleet.processes.network.cut_off(&side);
-        let text = format!(
-            "is cut off from the majority: {} of {} workers are on its side",
-            side.len(),
-            all.len()
-        );
-        self.report_fault("cut", old, &text)?;
-        self.await_failover(("cut", "the cut"), &leader, self.bound)?;
-        self.wait_until(self.report.elapsed() + self.lease_duration / 4)?;
-        self.fleet.processes.network.heal();
-        self.report_worker("healed", old, "is connected again, and follows")
-    }
-
     fn stop_leader(&mut self) -> anyhow::Result<()> {
         let leader = self.leader()?;
         let old = leader.worker;
         let text = "is stopped (SIGTERM): it ends its task, then releases the lease";
         self.report_fault("sigterm", old, text)?;
-        self.fleet.processes.signal(old.0, Signal::SIGTERM)?;
+        self.fleet.signal(old, Signal::SIGTERM)?;
         self.await_failover(("sigterm", "the stop"), &leader, self.handover_bound)?;
-        self.fleet.processes.wait_for_end(old.0)
+        self.fleet.wait_for_end(old.0)
     }
 
     /// Stops all processes, and reports the result of the table.
@@ -308,15 +272,11 @@ impl DemoRunner {
                 leader = newest.clone();
             }
             std::thread::sleep(POLL_INTERVAL);
-            self.fleet
-                .processes
-                .signal(leader.worker.0, Signal::SIGSTOP)?;
+            self.fleet.signal(leader.worker, Signal::SIGSTOP)?;
             if self.work.is_unlocked() {
                 return Ok(leader);
             }
-            self.fleet
-                .processes
-                .signal(leader.worker.0, Signal::SIGCONT)?;
+            self.fleet.signal(leader.worker, Signal::SIGCONT)?;
         }
         bail!("the leader held the table's lock each time it was frozen")
     }

@@ -29,7 +29,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::exit::{self, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND, SYSTEM};
-use crate::processes::adopt_orphans;
 use crate::settings::{
     CandidateArgs, address_without_key, candidate, status as status_listen, stop_signal,
 };
@@ -128,7 +127,7 @@ impl Run {
         }
         // Also before the campaign: a busy port is an error in the configuration.
         let status = status_listen::bind(&settings, &config)?;
-        adopt_orphans()?;
+        parent::adopt_orphans()?;
         // A core dump would contain the token, the lease id or the key. A resource limit would also
         // apply to the command.
         runtime::keep_memory_private();

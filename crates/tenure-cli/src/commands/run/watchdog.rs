@@ -40,7 +40,6 @@ use tokio::time::sleep;
 use super::orphans;
 use crate::exit::{self, NOT_EXECUTABLE, NOT_FOUND, code_of_status};
 use crate::parent;
-use crate::processes::adopt_orphans;
 use crate::runtime::{self, is_ignored};
 use crate::settings::stop_signal;
 use crate::task_limit::explained;
@@ -100,7 +99,7 @@ pub(super) fn now() -> Duration {
 
 impl Watchdog {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        adopt_orphans()?;
+        parent::adopt_orphans()?;
         runtime::block_on(guard(self))
     }
 }

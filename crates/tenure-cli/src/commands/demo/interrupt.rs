@@ -1,0 +1,40 @@
+//! Ctrl-C and other signals that end the demo.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use anyhow::anyhow;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag::{register, register_conditional_shutdown, register_usize};
+
+use crate::exit;
+
+/// The signal that asked this process to end, or 0.
+#[derive(Debug)]
+pub(super) struct Interrupt(Arc<AtomicUsize>);
+
+impl Interrupt {
+    /// Handles SIGINT, SIGTERM and SIGHUP from now on. The workers are in process groups of their own,
+    /// so the terminal does not signal them.
+    pub(super) fn handle() -> anyhow::Result<Self> {
+        let (interrupt, is_second) = (Self(Arc::default()), Arc::<AtomicBool>::default());
+        for (signal, number) in [(SIGINT, 2), (SIGTERM, 15), (SIGHUP, 1)] {
+            // A second signal ends this process at once, and the kernel ends the others.
+            register_conditional_shutdown(signal, 128 + signal, is_second.clone())?;
+            register(signal, is_second.clone())?;
+            register_usize(signal, interrupt.0.clone(), number)?;
+        }
+        Ok(interrupt)
+    }
+
+    /// Fails, with the exit code of the signal, if there was one.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let signal = self.0.load(Ordering::Relaxed);
+        if signal == 0 {
+            return Ok(());
+        }
+        let code = u8::try_from(128 + signal).unwrap_or(1);
+        let error = anyhow!("interrupted; all processes that were started are stopped");
+        Err(exit::error(code, error))
+    }
+}
