@@ -89,7 +89,11 @@ const POLLS: u32 = 5;
 pub(crate) fn judge(record: &Record) -> Verdict {
     let mut verdict = Verdict::default();
     for fault in &record.faults {
-        *verdict.faults.entry(fault.what.clone()).or_default() += 1;
+        let what = match &*fault.target {
+            SERVER => format!("{SERVER}: {}", fault.what),
+            _ => fault.what.clone(),
+        };
+        *verdict.faults.entry(what).or_default() += 1;
     }
     for term in &record.terms {
         let name = record.process(&term.candidate).map(|it| it.elector.name());
@@ -228,6 +232,7 @@ impl Verdict {
         }
         let candidate = &process.candidate;
         match process.signal {
+            Some(Sent::Kill) if running.is_empty() => {}
             Some(Sent::Kill) => {
                 let killed = u64::try_from(running.len()).unwrap_or_default();
                 *self.ends.entry("killed".into()).or_default() += killed;
