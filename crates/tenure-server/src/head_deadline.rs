@@ -10,6 +10,10 @@
 //! The time limit of an answer runs from the moment at which the client takes no more bytes to the
 //! moment at which it has all of them. A client that takes a byte now and then gains no time.
 //!
+//! The store keeps a connection that it has closed until the client has closed it too, for the time
+//! of an answer at most, and then resets it. Otherwise the kernel would keep the bytes that the
+//! client does not take for minutes, and the connection would count for no client.
+//!
 //! A head needs a permit for its bytes after the first [`SHORT`], of which there are few. So a
 //! connection whose sender is not known yet holds no more memory than that, in the buffer of HTTP
 //! or in that of a TLS record.
@@ -19,11 +23,12 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
@@ -56,6 +61,8 @@ pub(crate) struct ConnectionState {
     phase: AtomicU32,
     /// Whether the answer is a stream, which has no time limit.
     is_stream: AtomicBool,
+    /// Whether the end of the connection does not wait for the client.
+    ends_at_once: AtomicBool,
 }
 
 /// The body of a request. After a refusal the body may arrive later than the answer, and it is not
@@ -106,6 +113,11 @@ impl ConnectionState {
     pub(crate) fn answered(&self, is_stream: bool) {
         self.is_stream.store(is_stream, Ordering::Relaxed);
         self.finish_part_of(self.request());
+    }
+
+    /// Lets the connection end without waiting for the client.
+    pub(crate) fn end_at_once(&self) {
+        self.ends_at_once.store(true, Ordering::Relaxed);
     }
 
     /// Notes that bytes have arrived, and returns whether they begin a head.
@@ -223,11 +235,13 @@ impl HeadDeadline {
         {
             return Poll::Ready(());
         }
-        let time = self.time;
-        let over = self.over.get_or_insert_with(|| Box::pin(sleep(time)));
-        over.as_mut().poll(context)
+        poll_timer(&mut self.over, self.time, context)
     }
 }
+
+/// The interval of the looks whether the client of a closed connection has taken all bytes. They are
+/// needed only for a client that has closed its end first.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The bytes of a connection. The stream ends when the head of a request is late, or when the
 /// client does not take an answer in time.
@@ -238,6 +252,11 @@ pub(crate) struct TimedStream {
     answer_time: Duration,
     /// The timer of an answer, armed when the client takes no more bytes until it has all of them.
     untaken: Option<Pin<Box<Sleep>>>,
+    /// Whether bytes were written.
+    has_written: bool,
+    /// The timer of a closed connection, and of the next look at it.
+    closing: Option<Pin<Box<Sleep>>>,
+    look: Option<Pin<Box<Sleep>>>,
 }
 
 impl TimedStream {
@@ -247,6 +266,9 @@ impl TimedStream {
             deadline,
             answer_time,
             untaken: None,
+            has_written: false,
+            closing: None,
+            look: None,
         }
     }
 
@@ -256,14 +278,57 @@ impl TimedStream {
         written: Poll<io::Result<usize>>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
+        self.has_written |= written.is_ready();
         if written.is_ready() || self.deadline.state.is_stream.load(Ordering::Relaxed) {
             return written;
         }
-        let time = self.answer_time;
-        let untaken = self.untaken.get_or_insert_with(|| Box::pin(sleep(time)));
-        let late = untaken.as_mut().poll(context);
-        late.map(|()| Err(io::ErrorKind::TimedOut.into()))
+        ready!(poll_timer(&mut self.untaken, self.answer_time, context));
+        // The end of the connection does not wait either.
+        self.closing = self.untaken.take();
+        Poll::Ready(Err(self.reset()))
     }
+
+    /// Completes when the client has taken all bytes of a connection that the store has closed, and
+    /// has closed it too.
+    fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut byte = [0];
+            let mut next = ReadBuf::new(&mut byte);
+            let peeked = self.tcp.poll_peek(context, &mut next);
+            // The kernel resets a connection that is dropped before all bytes of the client are
+            // read. It knows the peer until both ends are closed and no byte is unacknowledged.
+            let is_over = match peeked {
+                Poll::Ready(Ok(0)) | Poll::Pending => self.tcp.peer_addr().is_err(),
+                Poll::Ready(_) => true,
+            };
+            if is_over {
+                return Poll::Ready(Ok(()));
+            }
+            if poll_timer(&mut self.closing, self.answer_time, context).is_ready() {
+                return Poll::Ready(Err(self.reset()));
+            }
+            ready!(peeked)?;
+            ready!(poll_timer(&mut self.look, LOOK, context));
+            self.look = None;
+        }
+    }
+
+    /// Lets the kernel forget the bytes that it has for the client, as soon as the stream is
+    /// dropped.
+    fn reset(&self) -> io::Error {
+        let reset = SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO));
+        reset.map_or_else(|error| error, |()| io::ErrorKind::TimedOut.into())
+    }
+}
+
+/// Completes when the timer, which is armed by the first call, is over.
+fn poll_timer(
+    timer: &mut Option<Pin<Box<Sleep>>>,
+    time: Duration,
+    context: &mut Context<'_>,
+) -> Poll<()> {
+    let timer = timer.get_or_insert_with(|| Box::pin(sleep(time)));
+    timer.as_mut().poll(context)
 }
 
 impl fmt::Debug for LongHead {
@@ -324,7 +389,11 @@ impl AsyncWrite for TimedStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(context)
+        ready!(Pin::new(&mut self.tcp).poll_shutdown(context))?;
+        if !self.has_written || self.deadline.state.ends_at_once.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_closed(context)
     }
 
     fn poll_write_vectored(

@@ -10,6 +10,8 @@ mod inbox;
 mod server;
 
 mod client;
+
+mod accepted_stream;
 mod listener;
 mod path_memory;
 mod relay;
@@ -34,6 +36,8 @@ mod state_dir;
 mod state_file;
 
 pub(crate) use endpoint::PeerEndpoint;
+#[cfg(feature = "config-file")]
+pub use accepted_stream::AcceptedStream;
 #[cfg(feature = "config-file")]
 pub use listener::bind as listen;
 pub use mac::{PeerKey, PeerKeyError};
