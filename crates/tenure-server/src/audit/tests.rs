@@ -380,7 +380,11 @@ fn an_operator_whose_lines_wait_leaves_acts_to_others() {
     let all: Vec<_> = iter::from_fn(|| audit.begin_act(&ada).ok()).collect();
     assert_eq!(all.len(), ACTS / 2);
     let refused = audit.begin_act(&ada).unwrap_err();
-    assert!(refused.detail.contains("\"ada\" has 1024 acts of operators"));
+    assert!(
+        refused
+            .detail
+            .contains("\"ada\" has 1024 acts of operators")
+    );
     assert!(audit.begin_act(&grace).is_ok());
     drop((all, received));
     assert!(audit.begin_act(&ada).is_ok());

@@ -35,9 +35,9 @@ mod status;
 mod state_dir;
 mod state_file;
 
-pub(crate) use endpoint::PeerEndpoint;
 #[cfg(feature = "config-file")]
 pub use accepted_stream::AcceptedStream;
+pub(crate) use endpoint::PeerEndpoint;
 #[cfg(feature = "config-file")]
 pub use listener::bind as listen;
 pub use mac::{PeerKey, PeerKeyError};

@@ -55,7 +55,10 @@ async fn attend(stream: TcpStream, router: Router) {
         .timer(TokioTimer::new())
         .keep_alive(false)
         .max_buf_size(BUFFER_BYTES)
-        .serve_connection(TokioIo::new(AcceptedStream::new(stream)), TowerToHyperService::new(router));
+        .serve_connection(
+            TokioIo::new(AcceptedStream::new(stream)),
+            TowerToHyperService::new(router),
+        );
     match timeout(CONNECTION_TIME, served).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => debug!(%error, "a connection to the status listener failed"),
