@@ -177,7 +177,8 @@ impl Connections {
             let failed = &self.http.scrape.connections.failed_handshakes;
             failed.fetch_add(1, Ordering::Relaxed);
         }
-        if let Some(Ok(Ok(stream))) = handshake {
+        if let Some(Ok(Ok(mut stream))) = handshake {
+            stream.get_mut().0.handshake_done();
             let certificate = stream.get_ref().1.peer_certificates();
             let source = Source {
                 certificate: certificate.map(PresentedCertificate::new),

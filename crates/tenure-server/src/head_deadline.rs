@@ -50,6 +50,10 @@ const PHASES: u32 = 4;
 /// handshake and the head of nearly every client are shorter, also with a certificate or a web token.
 const SHORT: usize = 8 * 1024;
 
+/// Like [`SHORT`], within TLS after the handshake. A longer record would make the buffers of TLS and
+/// of HTTP grow at the same time.
+const SHORT_IN_TLS: usize = 4 * 1024;
+
 /// The number of connections whose heads may be longer at the same time. They take up to 100 KiB
 /// each.
 pub(crate) const LONG_HEADS: usize = 64;
@@ -81,8 +85,9 @@ pub(crate) struct HeadDeadline {
     time: Duration,
     /// The timer, armed while a head is due.
     over: Option<Pin<Box<Sleep>>>,
-    /// The number of bytes since the head is due.
+    /// The number of bytes since the head is due, and how many it may have without a permit.
     received: usize,
+    short: usize,
     long_heads: Arc<Overflow>,
     /// The permit of a long head.
     permit: Option<LongHead>,
@@ -184,9 +189,17 @@ impl HeadDeadline {
             time,
             over: None,
             received: 0,
+            short: SHORT,
             long_heads,
             permit: None,
         }
+    }
+
+    /// Notes that a handshake is complete. Its bytes take no more memory, unless they were many:
+    /// then the beginning of the head may have arrived with them.
+    fn handshake_done(&mut self) {
+        self.received = self.received.saturating_sub(SHORT - SHORT_IN_TLS);
+        self.short = SHORT_IN_TLS;
     }
 
     /// Notes that bytes have arrived.
@@ -204,13 +217,13 @@ impl HeadDeadline {
     pub(crate) fn room(&mut self) -> usize {
         match self.state.phase() {
             DUE => {}
-            IDLE => return SHORT,
+            IDLE => return self.short,
             _ => {
                 self.permit = None;
                 return usize::MAX;
             }
         }
-        if self.received >= SHORT && self.permit.is_none() {
+        if self.received >= self.short && self.permit.is_none() {
             let Some(permit) = self.long_heads.enter() else {
                 return 0;
             };
@@ -218,7 +231,7 @@ impl HeadDeadline {
         }
         match &self.permit {
             Some(_) => usize::MAX,
-            None => SHORT - self.received,
+            None => self.short - self.received,
         }
     }
 
@@ -270,6 +283,11 @@ impl TimedStream {
             closing: None,
             look: None,
         }
+    }
+
+    /// Notes that the handshake of TLS is complete.
+    pub(crate) fn handshake_done(&mut self) {
+        self.deadline.handshake_done();
     }
 
     /// Ends the stream if the client has not taken the answer in time.
@@ -498,6 +516,14 @@ mod tests {
         assert!(!is_late(&mut first, TIME).await);
         state.answered(false);
         assert_eq!(first.room(), SHORT, "the next head");
+        // Within TLS a short head is shorter, also after a handshake.
+        for (handshake, rest) in [(600, SHORT_IN_TLS), (5_000, SHORT - 5_000)] {
+            let (_, mut within) = new();
+            within.bytes_received(handshake);
+            within.handshake_done();
+            within.bytes_received(rest - 1);
+            assert_eq!(within.room(), 1);
+        }
         // A long head has little time for its rest.
         assert!(is_late(&mut second, TIME * 100).await);
     }
