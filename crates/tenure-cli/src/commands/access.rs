@@ -51,7 +51,7 @@ impl Check {
             check_files(issuer).map_err(|error| {
                 let path = self.file.display();
                 let error = error.context(format!("{path}: the issuer {:?}", issuer.name));
-                exit::error(exit::BAD_CONFIGURATION, format!("{error:#}"))
+                exit::error(exit::BAD_CONFIGURATION, error)
             })?;
         }
         let principals = file.principals().len();
