@@ -192,5 +192,5 @@ pub mod __cli {
     pub use crate::metrics::{MetricFamily, MetricSample, MetricValue};
     pub use crate::overrun::set_flush;
     #[cfg(feature = "peers")]
-    pub use crate::peer_transport::listen;
+    pub use crate::peer_transport::{AcceptedStream, listen};
 }

@@ -1,6 +1,7 @@
 //! Tests of lines that are written, lines that are lost, and logs that were changed.
 
 use std::fs;
+use std::iter;
 use std::os::unix::fs::symlink;
 use std::time::Instant;
 
@@ -154,6 +155,13 @@ async fn a_log_that_was_changed_is_found_with_the_line() {
         r#"{"at":"2026-11-22T05:00:00.000Z","kind":"break","outcome":"done"}"#,
         r#"{"seq":"6","prev":1}"#,
         r#" {"kind":"break"} rest"#,
+        r#"{"event":"break","x":NaN}"#,
+        r#"{"seq":6,"event":"break","x":NaN}"#,
+        r#"{"seq":6,"event":"break",}"#,
+        r#"{"seq":6,'event':"break""#,
+        r#"{"event":"break""#,
+        "\u{feff}{\"seq\":6",
+        "break",
         "[]",
         "7",
     ] {
@@ -337,27 +345,56 @@ fn stuck(level: AuditLevel) -> (Audit, std::sync::mpsc::Receiver<Line>) {
     (Audit(Some(Arc::new(shared))), received)
 }
 
+fn principal(name: &str) -> Tenant {
+    Tenant::of(Some(&tenure_core::lease::Owner::new(name)), None)
+}
+
 #[test]
 fn changes_never_wait_for_a_slow_disk_and_leave_room_for_other_lines() {
     let (audit, received) = stuck(AuditLevel::Changes);
     let shared = audit.0.clone().unwrap();
     let began = Instant::now();
-    for _ in 0..3 * QUEUE {
-        shared.send_change(entry("a grant"));
+    let (mut queued, mut lost) = (0, 0);
+    // Each principal leaves half of the rest to others.
+    for (name, expected) in [("a", QUEUE / 2), ("b", QUEUE / 4), ("c", QUEUE / 8)] {
+        for _ in 0..QUEUE {
+            shared.send_change(&principal(name), entry("a grant"));
+        }
+        queued += expected;
+        lost += QUEUE - expected;
+        assert_eq!(audit.lost(), lost as u64, "{name}");
     }
     // A call that waited would wait for ever.
     assert!(began.elapsed() < WRITE_TIME);
-    assert_eq!(audit.lost(), 2 * QUEUE as u64);
     assert!(audit.check().is_ok(), "operators are not concerned");
-    for _ in 0..QUEUE {
+    for _ in queued..2 * QUEUE {
         audit.record(entry("an operator"));
     }
-    assert_eq!(audit.lost(), 2 * QUEUE as u64);
+    assert_eq!(audit.lost(), lost as u64);
     assert!(audit.check().is_ok());
     audit.record(entry("one more"));
-    assert_eq!(audit.lost(), 2 * QUEUE as u64 + 1);
+    assert_eq!(audit.lost(), lost as u64 + 1);
     assert!(audit.check().is_err());
     assert_eq!(received.try_iter().count(), 2 * QUEUE);
+    shared.send_change(&principal("a"), entry("the lines before are written"));
+    assert_eq!(audit.lost(), lost as u64 + 1);
+}
+
+#[test]
+fn an_operator_whose_lines_wait_leaves_acts_to_others() {
+    let (audit, received) = stuck(AuditLevel::Operators);
+    let [ada, grace] = ["ada", "grace"].map(principal);
+    let all: Vec<_> = iter::from_fn(|| audit.begin_act(&ada).ok()).collect();
+    assert_eq!(all.len(), ACTS / 2);
+    let refused = audit.begin_act(&ada).unwrap_err();
+    assert!(
+        refused
+            .detail
+            .contains("\"ada\" has 1024 acts of operators")
+    );
+    assert!(audit.begin_act(&grace).is_ok());
+    drop((all, received));
+    assert!(audit.begin_act(&ada).is_ok());
 }
 
 #[tokio::test]
