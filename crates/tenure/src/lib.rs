@@ -130,6 +130,8 @@ mod file_value;
 mod http;
 mod http_client;
 mod last_addresses;
+#[cfg(any(feature = "peers", feature = "config-file"))]
+mod link_free_path;
 mod overrun;
 mod parts;
 mod random;
@@ -187,6 +189,7 @@ pub mod __cli {
     pub use crate::config::settings::{
         EXAMPLE, Scope, Settings, is_secret, secret_variables, warn_of_unknown_variables,
     };
+    pub use crate::link_free_path::link_free_path;
     pub use tenure_core::file_path::check as check_path;
 
     pub use crate::metrics::{MetricFamily, MetricSample, MetricValue};
