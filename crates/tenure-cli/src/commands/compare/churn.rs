@@ -1,6 +1,5 @@
 //! `tenure compare churn`: members that crash and return all the time.
 
-use std::fs;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -10,7 +9,7 @@ use tenure_lab::measure::{self, ChurnRow};
 use tenure_lab::report;
 
 use super::names;
-use crate::new_files::as_owner;
+use crate::new_files::overwrite;
 use crate::output::{self, or_dash};
 
 /// Measure algorithms while every third member crashes and returns all the time
@@ -71,7 +70,7 @@ impl Churn {
         bar.finish_and_clear();
         if let Some(file) = &self.plot {
             let shown = file.display();
-            as_owner(file, || fs::write(file, report::churn_plot(&rows)))
+            overwrite(file, report::churn_plot(&rows).as_bytes())
                 .with_context(|| format!("--plot {shown}: can't write the file"))?;
         }
         if self.json {

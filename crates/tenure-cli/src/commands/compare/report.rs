@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use tenure_lab::measure::{Comparison, Measurement};
 use tenure_lab::report::{Provenance, Report};
 
-use crate::new_files::as_owner;
+use crate::new_files::overwrite;
 use crate::{exit, output};
 
 /// The file for the page.
@@ -58,7 +58,7 @@ impl<'a> Page<'a> {
 
     pub(super) fn write_html(&self, html: &str) -> anyhow::Result<()> {
         let file = self.0.display();
-        as_owner(self.0, || fs::write(self.0, html))
+        overwrite(self.0, html.as_bytes())
             .with_context(|| format!("--report {file}: can't write the file"))?;
         // If stderr is closed, the file is still there.
         let _ = writeln!(
