@@ -194,6 +194,7 @@ pub mod __cli {
 
     pub use crate::metrics::{MetricFamily, MetricSample, MetricValue};
     pub use crate::overrun::set_flush;
+    pub use crate::shutdown::SAME_REQUEST;
     #[cfg(feature = "peers")]
     pub use crate::peer_transport::listen;
 }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Instant;
 
 use anyhow::anyhow;
 use nix::sys::signal::Signal;
+use tenure::__cli::SAME_REQUEST;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{exit, logging, runtime};
@@ -37,6 +39,7 @@ impl Interrupt {
         drop(inside);
         std::thread::spawn(move || {
             runtime.block_on(async {
+                let mut since = None;
                 loop {
                     let signal = tokio::select! {
                         _ = interrupts.recv() => Signal::SIGINT,
@@ -45,7 +48,9 @@ impl Interrupt {
                     } as i32;
                     let order = Ordering::Relaxed;
                     let is_first = first.compare_exchange(0, signal, order, order);
-                    if is_first.is_err() && second == SecondSignal::Ends {
+                    let since = *since.get_or_insert_with(Instant::now);
+                    let is_second = is_first.is_err() && since.elapsed() >= SAME_REQUEST;
+                    if is_second && second == SecondSignal::Ends {
                         logging::flush(logging::FLUSH_TIMEOUT);
                         std::process::exit(128 + signal);
                     }
