@@ -105,6 +105,7 @@ impl Fixture {
 #[test]
 fn root_opens_no_log_behind_a_link_of_another_user() {
     use std::os::unix::fs::lchown;
+    use std::path::Path;
 
     if !nix::unistd::Uid::effective().is_root() {
         return;
@@ -115,7 +116,7 @@ fn root_opens_no_log_behind_a_link_of_another_user() {
     symlink(fixture.at("folder"), fixture.at("link")).unwrap();
     let opened = |path: &Path| {
         let target = AuditTarget::File(path.into());
-        log::Log::open(target).map(drop)
+        Log::open(target).map(drop)
     };
     opened(&fixture.path()).expect("a link of root at the end");
     fs::remove_file(fixture.at("made")).unwrap();
