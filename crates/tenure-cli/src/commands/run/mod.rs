@@ -51,8 +51,9 @@ pub(crate) use watchdog::{SecondWatchdog, Watchdog, Watched};
 /// process is killed or frozen. The lease is released after the group is gone.
 ///
 /// SIGTERM, SIGINT and SIGHUP stop this process; another SIGTERM or SIGINT, at least 100 ms later,
-/// kills the group at once, and the lease is not released. USR1, USR2, ALRM, QUIT and WINCH are passed on to the first process of the
-/// command. If the standard input is a terminal, the command gets /dev/null instead.
+/// kills the group at once, and the lease is not released. USR1, USR2, ALRM, QUIT and WINCH are
+/// passed on to the first process of the command. If the standard input is a terminal, the command
+/// gets /dev/null instead.
 ///
 /// With a health command, this process runs that command at an interval, also without a shell. If
 /// it fails or exceeds its timeout, the term ends and another candidate can take over.
