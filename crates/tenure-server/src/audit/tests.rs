@@ -102,6 +102,36 @@ impl Fixture {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn root_opens_no_log_behind_a_link_of_another_user() {
+    use std::os::unix::fs::lchown;
+    use std::path::Path;
+
+    if !nix::unistd::Uid::effective().is_root() {
+        return;
+    }
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.at("folder")).unwrap();
+    symlink(fixture.at("made"), fixture.path()).unwrap();
+    symlink(fixture.at("folder"), fixture.at("link")).unwrap();
+    let opened = |path: &Path| {
+        let target = AuditTarget::File(path.into());
+        Log::open(target).map(drop)
+    };
+    opened(&fixture.path()).expect("a link of root at the end");
+    fs::remove_file(fixture.at("made")).unwrap();
+    for link in [fixture.path(), fixture.at("link")] {
+        lchown(&link, Some(60_123), Some(60_123)).unwrap();
+    }
+    for path in [fixture.path(), fixture.at("link/audit.jsonl")] {
+        let error = opened(&path).unwrap_err().to_string();
+        assert!(error.contains("a link of another user"), "{error}");
+    }
+    assert!(!fixture.at("made").exists());
+    assert_eq!(fs::read_dir(fixture.at("folder")).unwrap().count(), 0);
+}
+
 #[tokio::test]
 async fn lines_are_a_chain_also_after_a_restart() {
     let fixture = Fixture::with_lines(10).await;

@@ -243,9 +243,11 @@ impl Limits {
                 check_time("lock_delay_ms", request.lock_delay, limit)
             }
             Operation::SetMetadata(_, metadata) => check_metadata(metadata, most),
-            Operation::HandOver { within, .. } | Operation::SwitchOver { within, .. } => {
-                check_time("within_ms", *within, ("max_hand_over", self.max_hand_over))
-            }
+            Operation::HandOver { within, .. }
+            | Operation::SwitchOver {
+                within: Some(within),
+                ..
+            } => check_time("within_ms", *within, ("max_hand_over", self.max_hand_over)),
             _ => Ok(()),
         }
     }
