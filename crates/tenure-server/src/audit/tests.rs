@@ -155,6 +155,13 @@ async fn a_log_that_was_changed_is_found_with_the_line() {
         r#"{"at":"2026-11-22T05:00:00.000Z","kind":"break","outcome":"done"}"#,
         r#"{"seq":"6","prev":1}"#,
         r#" {"kind":"break"} rest"#,
+        r#"{"event":"break","x":NaN}"#,
+        r#"{"seq":6,"event":"break","x":NaN}"#,
+        r#"{"seq":6,"event":"break",}"#,
+        r#"{"seq":6,'event':"break""#,
+        r#"{"event":"break""#,
+        "\u{feff}{\"seq\":6",
+        "break",
         "[]",
         "7",
     ] {

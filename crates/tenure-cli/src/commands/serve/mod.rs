@@ -1,6 +1,6 @@
 //! `tenure serve`: serves a lease store.
 
-mod keys;
+pub(crate) mod keys;
 mod open_files;
 mod supervisor;
 
