@@ -97,3 +97,48 @@ impl AsyncWrite for AcceptedStream {
         self.tcp.is_write_vectored()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpSocket};
+
+    /// Returns the two ends of a connection whose client has room for few bytes.
+    async fn connected() -> (AcceptedStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let client = socket.connect(listener.local_addr().unwrap());
+        let (accepted, client) = tokio::join!(listener.accept(), client);
+        (AcceptedStream::new(accepted.unwrap().0), client.unwrap())
+    }
+
+    #[tokio::test]
+    async fn the_kernel_keeps_few_bytes_and_forgets_them_when_the_connection_is_dropped() {
+        let (mut accepted, mut client) = connected().await;
+        let mut sent = 0;
+        let write = async {
+            loop {
+                sent += accepted.write(&[7; 16 * 1024]).await.unwrap();
+            }
+        };
+        let full = tokio::time::timeout(Duration::from_millis(500), write).await;
+        assert!(full.is_err() && sent < 4 * KERNEL_BUFFER, "{sent}");
+        drop(accepted);
+        let mut rest = Vec::new();
+        let end = client.read_to_end(&mut rest).await.unwrap_err();
+        assert_eq!(end.kind(), io::ErrorKind::ConnectionReset);
+        assert!(rest.len() < 16 * 1024, "{}", rest.len());
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_its_answer_late_gets_all_of_it() {
+        let (mut accepted, mut client) = connected().await;
+        accepted.write_all(&[7; 32 * 1024]).await.unwrap();
+        drop(accepted);
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        assert_eq!(answer.len(), 32 * 1024);
+    }
+}
