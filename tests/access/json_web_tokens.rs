@@ -27,7 +27,10 @@ fn a_check_of_the_access_file_reads_the_files_that_it_names() {
     };
     let rules = "version = 1\n".to_owned()
         + &issuer("ci", format!("key_set_file = {keys:?}"))
-        + &issuer("idp", format!("key_set_url = \"https://idp\"\nca_file = {ca:?}"));
+        + &issuer(
+            "idp",
+            format!("key_set_url = \"https://idp\"\nca_file = {ca:?}"),
+        );
     let write = |path: &Path, text: &str| {
         fs::write(path, text).expect("a file");
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("a mode");

@@ -331,6 +331,16 @@ impl TimedStream {
         }
     }
 
+    /// Ends a connection without a complete head. It does not wait for the client: it would keep the
+    /// memory of the head.
+    fn end_of_head(&self) -> io::Error {
+        self.deadline.state.end_at_once();
+        match self.has_written {
+            true => self.reset(),
+            false => io::ErrorKind::TimedOut.into(),
+        }
+    }
+
     /// Lets the kernel forget the bytes that it has for the client, as soon as the stream is
     /// dropped.
     fn reset(&self) -> io::Error {
@@ -364,7 +374,7 @@ impl AsyncRead for TimedStream {
         let Self { tcp, deadline, .. } = &mut *self;
         let (room, before) = (deadline.room(), buffer.filled().len());
         let read = match room {
-            0 => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            0 => return Poll::Ready(Err(self.end_of_head())),
             room if room < buffer.remaining() => {
                 let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
                 let read = Pin::new(tcp).poll_read(context, &mut part);
@@ -376,7 +386,7 @@ impl AsyncRead for TimedStream {
         };
         match read {
             Poll::Pending => match deadline.poll_late(context) {
-                Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                Poll::Ready(()) => Poll::Ready(Err(self.end_of_head())),
                 Poll::Pending => Poll::Pending,
             },
             read => {
