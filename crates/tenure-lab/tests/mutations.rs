@@ -4,7 +4,8 @@
 
 use std::process::ExitCode;
 
-use tenure_lab::{check, links};
+use tenure_lab::links;
+use tenure_sim::check;
 
 /// The largest number of seeds until a mutation must be caught.
 const SEEDS: u64 = 2_000;

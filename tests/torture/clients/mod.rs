@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use connection::Connection;
 use tenure_core::lease::LeaseId;
-use tenure_lab::sim::Rng;
+use tenure_sim::sim::Rng;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::history::{Answer, Ask, Op, Outcome, Recorder, now};
-use connection::Connection;
 
 /// The first half of every lease id of a run: no event may contain it.
 pub(crate) const SECRET: u64 = 0x5ec2_e71d_ca11_4bad;

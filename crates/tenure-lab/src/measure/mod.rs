@@ -10,7 +10,7 @@ mod watch;
 
 pub use churn::{ChurnRow, churn};
 pub use compare::{Comparison, NODES, REST, RunResult, compare};
-pub(crate) use compare::{map_parallel, new_world, run_scenario};
+pub(crate) use compare::{new_world, run_scenario};
 pub use gain::gain_of_fallback;
 pub use measurement::{ENOUGH_FOR_P99, Measurement, Spread};
 pub use timing::{DETECTION_TIMES, EQUAL_TIME, TimingComparison, TimingPoint};

@@ -106,10 +106,10 @@ fn short(secs: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tenure_sim::scenario::Scenario;
+
     use super::*;
-    use crate::contestant::Contestant;
     use crate::measure::{Comparison, compare};
-    use crate::scenario::Scenario;
 
     #[test]
     fn a_sentence_names_the_timing_and_tells_a_refused_write_from_a_second_leader() {
@@ -117,7 +117,7 @@ mod tests {
         let scenarios = ["kill-leader", "freeze-leader", "cut-leader"];
         let comparison = Comparison {
             contestants: contestants
-                .map(|it| Contestant::of_name(it).unwrap())
+                .map(|it| crate::contestant_of_name(it).unwrap())
                 .to_vec(),
             scenarios: scenarios.map(|it| Scenario::of_name(it).unwrap()).to_vec(),
             seeds: 0..3,

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use super::formula::Case;
 use super::parameters::Parameters;
 use super::verdict::{ClaimVerdict, Reason};
-use crate::contestant::Algorithm;
+use crate::baseline::OlderAlgorithm;
 
 /// A paper.
 #[derive(Debug, PartialEq, Eq)]
@@ -71,14 +71,14 @@ pub enum Quantity {
     /// The time until the new leader knows that it is the leader: Garcia-Molina's election point.
     ElectionPoint,
     /// How much shorter the response time is than that of this algorithm.
-    GainOver(Algorithm),
+    GainOver(OlderAlgorithm),
 }
 
 /// An algorithm under the assumptions of a paper.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
     /// The algorithm.
-    pub algorithm: Algorithm,
+    pub algorithm: OlderAlgorithm,
     /// Whether the members know the down list. The algorithm of the figure does; the textbook's
     /// algorithm does if its members skip all listed members.
     pub has_list: bool,

@@ -1,11 +1,10 @@
 //! The page of a comparison on one network.
 
+use super::page::{Provenance, escape, figure, fill, style};
+use super::plot;
 use crate::links::{
     LinkComparison, LinkGrowth, LinkNetwork, LinkRow, MOST_DRAWN, draw_link_svg, fit_to_bound,
 };
-
-use super::page::{Provenance, escape, figure, fill, style};
-use super::plot;
 
 const TEMPLATE: &str = include_str!("links.html");
 

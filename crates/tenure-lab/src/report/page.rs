@@ -1,9 +1,9 @@
 //! The page as text.
 
-use crate::measure::NODES;
-use crate::scenario::{LASTS, Scenario};
+use tenure_sim::scenario::{LASTS, Scenario};
 
 use super::{Growth, Report, Setting, plot, summary, table};
+use crate::measure::NODES;
 
 const TEMPLATE: &str = include_str!("page.html");
 

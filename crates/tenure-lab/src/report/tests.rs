@@ -1,8 +1,10 @@
+use tenure_sim::contestant::{Algorithm, Contestant};
+use tenure_sim::scenario;
+
 use super::*;
-use crate::contestant::{Algorithm, Contestant};
+use crate::baseline::OlderAlgorithm;
 use crate::measure::{Comparison, Measurement, TimingComparison, TimingPoint, compare};
 use crate::paper::{Claim, Paper};
-use crate::scenario;
 
 /// The largest size of a page, with every contestant: 3 MiB.
 const LARGEST: usize = 3 << 20;
@@ -48,7 +50,10 @@ fn is_self_contained(page: &str) -> bool {
 
 #[test]
 fn a_page_contains_every_contestant_and_scenario_and_loads_nothing() {
-    let contestants: Vec<_> = Algorithm::all().into_iter().map(Contestant::new).collect();
+    let contestants: Vec<_> = crate::algorithms()
+        .into_iter()
+        .map(Contestant::new)
+        .collect();
     let scenarios = scenario::ALL.iter().filter(|it| !it.only_by_name);
     let scenarios: Vec<scenario::Scenario> = scenarios.copied().collect();
     let mut report = report(contestants.clone(), scenarios.clone());
@@ -105,7 +110,11 @@ fn a_page_contains_every_contestant_and_scenario_and_loads_nothing() {
 #[test]
 fn runs_that_flood_are_counted_and_have_no_time_without_a_leader() {
     let scenarios = ["kill-leader", "flaky"].map(|name| scenario::Scenario::of_name(name).unwrap());
-    let contestants = [Algorithm::Textbook, Algorithm::Lease].map(Contestant::new);
+    let contestants = [
+        Algorithm::Other(&OlderAlgorithm::Textbook),
+        Algorithm::Lease,
+    ]
+    .map(Contestant::new);
     let comparison = Comparison {
         contestants: contestants.to_vec(),
         scenarios: scenarios.to_vec(),
@@ -210,7 +219,7 @@ fn names_are_escaped_everywhere() {
 #[test]
 fn a_page_compares_equal_detection_times_and_judges_every_claim_of_the_papers() {
     let scenario = scenario::Scenario::of_name("kill-leader").unwrap();
-    let contestants = ["lease", "bully-no-quorum"].map(|it| Contestant::of_name(it).unwrap());
+    let contestants = ["lease", "bully-no-quorum"].map(|it| crate::contestant_of_name(it).unwrap());
     let mut report = report(contestants.to_vec(), vec![scenario]);
     report.timing = timing(&contestants);
     let page = report.html(&made());

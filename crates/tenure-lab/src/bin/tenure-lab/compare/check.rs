@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::Args;
-use tenure_lab::check::{self, CheckCase, FaultScript};
+use tenure_sim::check::{self, CheckCase, FaultScript};
 
 use super::names;
 use crate::exit::{self, BAD_CONFIGURATION};

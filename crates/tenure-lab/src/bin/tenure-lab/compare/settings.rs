@@ -6,8 +6,8 @@ use anyhow::Context;
 use tenure::Config;
 use tenure::config::{BesideStore, Strategy};
 use tenure_core::bully::{GroupGuarantee, GroupTimingsOptions};
-use tenure_lab::contestant::{Algorithm, Contestant, DetectorKind};
 use tenure_lab::measure::NODES;
+use tenure_sim::contestant::{Algorithm, Contestant, DetectorKind};
 
 use super::names;
 use super::summary::Summary;

@@ -1,7 +1,7 @@
 //! The figures of a comparison as tables.
 
 use tenure_lab::measure::{ENOUGH_FOR_P99, Measurement};
-use tenure_lab::scenario::Scenario;
+use tenure_sim::scenario::Scenario;
 
 use crate::output::{self, or_dash};
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
 use tenure_lab::proxy::{Proxy, ProxyMode};
-use tenure_lab::sim::{Link, Traffic};
+use tenure_sim::sim::{Link, Traffic};
 use tokio::runtime::{Builder, Runtime};
 
 use super::STORE;

@@ -10,7 +10,8 @@ use tenure::__cli::{Scope, Settings};
 use tenure::Config;
 use tenure::config::{Peer, Strategy};
 use tenure_core::bully::GroupGuarantee;
-use tenure_lab::contestant::{Algorithm, Contestant, DetectorKind};
+use tenure_lab::contestant_of_name;
+use tenure_sim::contestant::{Algorithm, Contestant, DetectorKind};
 use toml::{Table, Value};
 
 use super::super::names;
@@ -68,7 +69,7 @@ pub(in super::super) fn contestants(
 }
 
 fn of_name(name: &str) -> anyhow::Result<LiveContestant> {
-    let simulated = Contestant::of_name(name).map_err(names::unknown)?;
+    let simulated = contestant_of_name(name).map_err(names::unknown)?;
     let named = name.contains('@').then(|| simulated.term.lease_duration());
     let mut settings = Table::new();
     settings.insert("lease_duration".into(), millis(named.unwrap_or(LEASE)));

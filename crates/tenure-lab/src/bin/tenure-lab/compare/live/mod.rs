@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use tenure_lab::measure::{Measurement, RunResult};
 use tenure_lab::report::{Report, Setting, Timeline};
-use tenure_lab::scenario::{self, Scenario};
+use tenure_sim::scenario::{self, Scenario};
 
 use super::names;
 use super::report::Page;

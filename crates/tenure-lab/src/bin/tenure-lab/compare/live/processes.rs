@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use nix::sys::signal::{Signal, kill};
-use tenure_lab::sim::{HistoryEventKind, Time};
+use tenure_sim::sim::{HistoryEventKind, Time};
 
 use super::contestant::LiveContestant;
 use super::receiver::Receiver;

@@ -5,11 +5,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::bail;
-use tenure_lab::fault::{Fault, Target};
 use tenure_lab::measure::RunResult;
 use tenure_lab::report::Timeline;
-use tenure_lab::scenario::Scenario;
-use tenure_lab::sim::{Time, Traffic};
+use tenure_sim::scenario::Scenario;
+use tenure_sim::sim::{Fault, Target, Time, Traffic};
 
 use super::contestant::LiveContestant;
 use super::cpu_time::cpu_time;
