@@ -1,6 +1,7 @@
 //! The measurements of one run, and of many.
 
 mod churn;
+mod columns;
 mod compare;
 mod gain;
 mod measurement;
@@ -9,6 +10,7 @@ mod verdict;
 mod watch;
 
 pub use churn::{ChurnRow, churn};
+pub use columns::{Column, columns, is_on_terminal};
 pub use compare::{Comparison, NODES, REST, RunResult, compare};
 pub(crate) use compare::{new_world, run_scenario};
 pub use gain::gain_of_fallback;

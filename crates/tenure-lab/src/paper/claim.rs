@@ -1,5 +1,7 @@
 //! The claims of the papers as data: a paper has claims, and a claim has one or more rows.
 
+use std::fmt;
+
 use serde::{Serialize, Serializer};
 
 use super::formula::Case;
@@ -261,6 +263,19 @@ impl From<Option<f64>> for Value {
     fn from(number: Option<f64>) -> Self {
         number.map_or(Self::Never, Self::Is)
     }
+}
+
+/// Writes "never", or the number as [`short`] does.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.number().map_or_else(|| "never".into(), short))
+    }
+}
+
+/// Returns a number with two decimal places at most.
+#[must_use]
+pub fn short(number: f64) -> String {
+    ((number * 100.0).round() / 100.0).to_string()
 }
 
 /// A number, or "never".

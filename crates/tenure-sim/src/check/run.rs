@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::FaultScript;
 use super::random::random_faults;
 use super::storm::storm_faults;
-use super::{CheckReport, FaultScript, Finding};
 use crate::contestant::{Cluster, Contestant};
 use crate::invariant::{self, Promises, Violation};
 use crate::mutation::Mutation;
@@ -116,25 +116,6 @@ impl CheckCase {
             Some(script) => script.name,
             None => &self.contestant.name,
         }
-    }
-
-    /// Returns a line for display: whether the mutation was caught, and by which seed and
-    /// invariant.
-    #[must_use]
-    pub fn describe(&self, report: &CheckReport) -> String {
-        let mutation = self.mutation.map(|it| it.to_string()).unwrap_or_default();
-        let name = self.name();
-        let what = match self.script {
-            Some(_) => format!("fault script {name}"),
-            None if self.storm => format!("storms, {name}"),
-            None => format!("random faults, {name}"),
-        };
-        let Some(Finding { seed, violation }) = report.findings.first() else {
-            let seeds = report.seeds;
-            return format!("{mutation}: NOT caught by {seeds} seeds, {what}");
-        };
-        let command = self.command(*seed);
-        format!("{mutation}: caught, {what}, seed {seed}: {violation}\n  {command}")
     }
 
     /// Returns the command that replays this seed.

@@ -1,7 +1,6 @@
 //! A member's failure detector and its messages to other members.
 
 use std::collections::BTreeSet;
-use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use tenure_core::bully::{PeerEffect, PeerInput};
@@ -24,19 +23,8 @@ pub(super) enum SimDetector {
     Other(Box<dyn OtherDetector>),
 }
 
-impl Deref for SimDetector {
-    type Target = dyn Detector;
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Library(detector) => detector.as_ref(),
-            Self::Other(detector) => detector.as_ref(),
-        }
-    }
-}
-
-impl DerefMut for SimDetector {
-    fn deref_mut(&mut self) -> &mut Self::Target {
+impl SimDetector {
+    fn get_mut(&mut self) -> &mut dyn Detector {
         match self {
             Self::Library(detector) => detector.as_mut(),
             Self::Other(detector) => detector.as_mut(),
@@ -98,18 +86,20 @@ impl PeerLink {
     /// Returns the latest time for the next call of [`handle_timeout`](Self::handle_timeout).
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let late = self.state.late.first().map(|(due, ..)| *due);
-        [self.detector.poll_timeout(), late]
-            .into_iter()
-            .flatten()
-            .min()
+        let detector = match &self.detector {
+            SimDetector::Library(detector) => detector.poll_timeout(),
+            SimDetector::Other(detector) => detector.poll_timeout(),
+        };
+        [detector, late].into_iter().flatten().min()
     }
 
     pub(super) fn handle_timeout(&mut self, context: &Context<'_>) {
-        self.detector.handle_timeout(context.now);
+        self.detector.get_mut().handle_timeout(context.now);
     }
 
     pub(super) fn handle_refused(&mut self, context: &Context<'_>, node: NodeId) {
         self.detector
+            .get_mut()
             .handle_input(context.now, DetectorInput::Refused(node));
     }
 
@@ -155,7 +145,7 @@ impl PeerLink {
             }
             _ => return,
         };
-        self.detector.handle_input(context.now, input);
+        self.detector.get_mut().handle_input(context.now, input);
     }
 
     pub(super) fn execute(
@@ -183,7 +173,7 @@ impl PeerLink {
             PeerEffect::Watch(_) => return,
             PeerEffect::Unwatch(node) => DetectorInput::Unwatch(node),
         };
-        self.detector.handle_input(context.now, input);
+        self.detector.get_mut().handle_input(context.now, input);
     }
 
     /// Executes the next output of the detector, if it has one.
@@ -203,6 +193,7 @@ impl PeerLink {
         if self.candidacy != candidacy {
             self.candidacy = candidacy;
             self.detector
+                .get_mut()
                 .handle_input(context.now, DetectorInput::Candidacy(candidacy));
         }
         if let SimDetector::Other(detector) = &mut self.detector
@@ -211,7 +202,7 @@ impl PeerLink {
             context.emit(ProcessEffect::Send(to, message));
             return true;
         }
-        let Some(output) = self.detector.poll_output() else {
+        let Some(output) = self.detector.get_mut().poll_output() else {
             return false;
         };
         let suspected = match output {

@@ -15,10 +15,10 @@ use tenure_sim::contestant::{Algorithm, Contestant, DetectorKind};
 use toml::{Table, Value};
 
 use super::super::names;
-use super::super::settings::of_config;
+use super::super::settings::{of_config, worst_without_leader};
 use super::super::summary::Summary;
+use super::network::{Network, STORE};
 use crate::exit::{self, BAD_CONFIGURATION};
-use crate::processes::{self, Network, STORE};
 
 /// The default strategies.
 const DEFAULT: &[&str] = &["lease", "bully", "bully-no-quorum"];
@@ -211,7 +211,7 @@ impl LiveContestant {
         let config = Config::load(&file)?;
         contestant.simulated = of_config(&file, &config)?;
         contestant.lease_duration = config.timings().lease_duration();
-        contestant.worst_without_leader = processes::worst_without_leader(&config)?;
+        contestant.worst_without_leader = worst_without_leader(&config)?;
         Ok((contestant, config))
     }
 

@@ -11,13 +11,13 @@ use crate::exit;
 
 /// The last signal that asked this process to end, or 0.
 #[derive(Clone, Debug)]
-pub(crate) struct Interrupt(Arc<AtomicUsize>);
+pub(super) struct Interrupt(Arc<AtomicUsize>);
 
 impl Interrupt {
     /// Handles SIGINT, SIGTERM and SIGHUP from now on. The processes that this one starts are in
     /// process groups of their own, so the terminal does not signal them. A second signal does not
     /// end this process while it kills the others, which is quick.
-    pub(crate) fn handle() -> anyhow::Result<Self> {
+    pub(super) fn handle() -> anyhow::Result<Self> {
         let interrupt = Self(Arc::default());
         for (signal, number) in [(SIGINT, 2), (SIGTERM, 15), (SIGHUP, 1)] {
             register_usize(signal, interrupt.0.clone(), number)?;
@@ -26,7 +26,7 @@ impl Interrupt {
     }
 
     /// Fails, with the exit code of the signal, if there was one.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
         let signal = self.0.load(Ordering::Relaxed);
         if signal == 0 {
             return Ok(());

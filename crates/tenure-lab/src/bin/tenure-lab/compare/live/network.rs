@@ -10,11 +10,12 @@ use tenure_lab::proxy::{Proxy, ProxyMode};
 use tenure_sim::sim::{Link, Traffic};
 use tokio::runtime::{Builder, Runtime};
 
-use super::STORE;
+/// The number of the store among the processes; candidates have greater ones.
+pub(super) const STORE: u32 = 0;
 
 /// A network between processes, which are known by their numbers.
 #[derive(Debug)]
-pub(crate) struct Network {
+pub(super) struct Network {
     /// The addresses that they listen on.
     listen: BTreeMap<u32, SocketAddr>,
     /// By client and server.
@@ -27,7 +28,7 @@ pub(crate) struct Network {
 
 impl Network {
     /// A network for processes with these numbers, including [`STORE`] if there is one.
-    pub(crate) fn start(numbers: &[u32]) -> anyhow::Result<Self> {
+    pub(super) fn start(numbers: &[u32]) -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -52,18 +53,18 @@ impl Network {
     }
 
     /// The address that a process listens on.
-    pub(crate) fn listen_address(&self, number: u32) -> SocketAddr {
+    pub(super) fn listen_address(&self, number: u32) -> SocketAddr {
         self.listen[&number]
     }
 
     /// The address at which `from` reaches `to`.
-    pub(crate) fn address(&self, from: u32, to: u32) -> SocketAddr {
+    pub(super) fn address(&self, from: u32, to: u32) -> SocketAddr {
         let proxy = self.proxies.get(&(from, to));
         proxy.map_or_else(|| self.listen[&to], Proxy::address)
     }
 
     /// The setting `bully.peers` of a process, with the addresses at which it reaches its peers.
-    pub(crate) fn peers_of(&self, number: u32, priority: impl Fn(u32) -> u32) -> String {
+    pub(super) fn peers_of(&self, number: u32, priority: impl Fn(u32) -> u32) -> String {
         let all = self.listen.keys().filter(|&&to| to != STORE);
         let peers = all.map(|&to| {
             let address = self.address(number, to);
@@ -73,7 +74,7 @@ impl Network {
     }
 
     /// Cuts the links between these and all others, in both directions.
-    pub(crate) fn cut_off(&self, some: &[u32]) {
+    pub(super) fn cut_off(&self, some: &[u32]) {
         let others = self.listen.keys().filter(|number| !some.contains(number));
         let pairs = others.flat_map(|&other| some.iter().map(move |&one| (one, other)));
         let both_ways = pairs.flat_map(|(one, other)| [(one, other), (other, one)]);
@@ -81,12 +82,12 @@ impl Network {
     }
 
     /// Cuts the link from one process to another, for its requests and its responses.
-    pub(crate) fn cut_one_way(&self, from: u32, to: u32) {
+    pub(super) fn cut_one_way(&self, from: u32, to: u32) {
         self.change_cuts(|cuts| cuts.extend([(from, to)]));
     }
 
     /// Restores all links.
-    pub(crate) fn heal(&self) {
+    pub(super) fn heal(&self) {
         self.change_cuts(BTreeSet::clear);
     }
 
@@ -108,14 +109,14 @@ impl Network {
     }
 
     /// Gives all links this latency and loss.
-    pub(crate) fn slow(&self, link: Link) {
+    pub(super) fn slow(&self, link: Link) {
         for proxy in self.proxies.values() {
             proxy.link(link, link);
         }
     }
 
     /// Returns the traffic of all links so far. All messages count as messages of elections.
-    pub(crate) fn traffic(&self) -> Traffic {
+    pub(super) fn traffic(&self) -> Traffic {
         let all = self.proxies.values().map(Proxy::carried);
         all.fold(Traffic::default(), |sum, it| {
             let messages = sum.messages + it.requests + it.replies;
