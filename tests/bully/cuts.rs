@@ -36,6 +36,33 @@ fn a_leader_that_is_cut_off_from_the_majority_steps_down_and_the_majority_elects
     group.receiver().assert_one_at_a_time();
 }
 
+/// The votes of the others are for the old term until its lease ends.
+#[test]
+fn after_an_outage_a_member_leads_at_once_under_a_greater_epoch() {
+    let mut group = group();
+    for (name, value) in [
+        ("TENURE_LEASE_DURATION", "60s"),
+        ("TENURE_RENEW_INTERVAL", "1s"),
+        ("TENURE_RENEW_DEADLINE", "3s"),
+        ("TENURE_STOP_GRACE", "1s"),
+    ] {
+        group.set(name, value);
+    }
+    group.start_all();
+    let leader = group.settled(0, &MEMBERS);
+    group.partition(&[leader.member], &Group::all_but(&[leader.member]));
+    wait_for("the end of the term", || {
+        let log = group.member(leader.member).stderr();
+        log.contains("reason=renew_deadline").then_some(())
+    });
+    group.heal();
+    let healed = now();
+    let next = group.next_leader(leader.epoch);
+    assert!(now() - healed < Duration::from_secs(20));
+    assert!(next.epoch > leader.epoch);
+    group.receiver().assert_one_at_a_time();
+}
+
 #[test]
 fn a_leader_that_receives_nothing_steps_down_and_the_others_elect() {
     one_way_cut(|group, leader, other| group.cut_one_way(other, leader));

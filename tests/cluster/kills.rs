@@ -1,9 +1,13 @@
 //! The active server is killed under load.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use tenure_tests::cluster::Settings;
+use reqwest::Method;
+use serde_json::json;
+use tenure_tests::client::id;
+use tenure_tests::cluster::{Cluster, Settings};
 use tenure_tests::receiver::now;
+use tenure_tests::wait_until;
 
 use super::{Bench, DEFAULT, SHORT, part_of, pass, renewed_since, report, rounds};
 
@@ -40,6 +44,46 @@ pub(super) fn kill(test: &str, settings: Settings, count: usize) -> Option<Vec<D
 fn a_killed_active_server_has_a_successor_and_nothing_acknowledged_is_lost() {
     let test = "a_killed_active_server_has_a_successor_and_nothing_acknowledged_is_lost";
     kill(test, Settings::short(SHORT), 4);
+}
+
+#[test]
+fn after_take_overs_the_floor_of_a_deletion_is_still_that_of_its_namespace() {
+    let test = "after_take_overs_the_floor_of_a_deletion_is_still_that_of_its_namespace";
+    let Some(mut cluster) = Cluster::start(test, Settings::short(SHORT)) else {
+        return;
+    };
+    let client = cluster.client();
+    let acquire = |cluster: &Cluster, name: &str, number: u64, min_epoch: Option<u64>| -> u64 {
+        let body = json!({"lease_id": id(number), "holder": "h", "duration_ms": 60_000,
+            "min_epoch": min_epoch});
+        cluster.runtime.block_on(wait_until("a grant", async || {
+            let (_, view) = client.post(name, "acquire", body.clone()).await?;
+            view["epoch"].as_u64()
+        }))
+    };
+    let clock = SystemTime::UNIX_EPOCH.elapsed().expect("a clock");
+    let days = Duration::from_secs(20 * 24 * 60 * 60);
+    let far = u64::try_from((clock + days).as_millis()).expect("a time");
+    assert_eq!(acquire(&cluster, "far/first", 1, Some(far)), far);
+    cluster.runtime.block_on(async {
+        assert_eq!(
+            client.release("far/first", 1).await.map(|it| it.0),
+            Some(200)
+        );
+        let deleted = client.ask(Method::DELETE, "far/first", "", None).await;
+        assert_eq!(deleted.map(|it| it.0), Some(204));
+    });
+    for round in 1..=2 {
+        let active = cluster.active();
+        cluster.servers[active].kill();
+        cluster.active_beside(active);
+        cluster.servers[active].spawn();
+        let far_again = acquire(&cluster, &format!("far/{round}"), 10 * round, None);
+        assert!(far_again > far, "{round}: {far_again}");
+        let near = acquire(&cluster, &format!("near/{round}"), 10 * round + 1, None);
+        assert!(near < far, "{round}: {near}");
+    }
+    let _ = cluster.audit("c");
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //!
 //! `TENURE_ROUNDS` changes the number of rounds of the long forms.
 
+mod buckets;
 mod certificates;
 mod clocks;
 mod cuts;

@@ -10,6 +10,7 @@ use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::{Limit, wait_for};
 
 use super::api::{Api, Asked, Fate};
+use super::rights::with_token;
 use super::{Bench, DURATION, assert_epochs_increase, candidate, config, holder};
 
 #[test]
@@ -98,7 +99,7 @@ fn with_an_api_server_that_fails_at_random_leaders_do_not_overlap_and_epochs_inc
             4 => Fate::Repeated,
             5 => Fate::Refused(500, "InternalError", 0),
             6 => Fate::Refused(410, "Gone", 0),
-            7 => Fate::Refused(429, "TooManyRequests", 1),
+            7 => Fate::Busy(429, 1),
             8 => Fate::Refused(409, "Conflict", 0),
             9 => Fate::Page(502),
             _ => Fate::Passes,
@@ -192,27 +193,39 @@ async fn changes_of_annotations_do_not_keep_a_dead_holder_alive() {
 async fn a_waiting_candidate_asks_no_earlier_than_the_api_server_wants_and_a_leader_renews() {
     let _limit = Limit::start();
     let api = Api::start().await;
-    api.set_tokens(&[]);
     let leader = candidate("leader", &api).await;
     let leadership = leader.campaign().await.unwrap();
-    api.set_rule(|asked: &Asked| match asked.method.as_str() {
-        "GET" => Fate::Refused(429, "TooManyRequests", 30),
-        _ => Fate::Passes,
-    });
-    let follower = candidate("follower", &api).await;
-    let before = api.asked().len();
-    let waits = tokio::time::timeout(DURATION, follower.campaign()).await;
-    assert!(waits.is_err());
-    let asked = api.asked().split_off(before);
-    let reads = asked.iter().filter(|it| it.method == "GET").count();
-    // The release of the campaign that is given up reads once more.
-    assert!((1..=2).contains(&reads), "{reads} reads in a pause of 30 s");
-    assert!(
-        asked
+    let folder = tempfile::tempdir().unwrap();
+    // In plain text as by priority and fairness, and in JSON.
+    for (name, fate) in [
+        ("one", Fate::Busy(429, 30)),
+        ("two", Fate::Refused(429, "TooManyRequests", 30)),
+    ] {
+        api.set_rule(move |asked: &Asked| match asked.method.as_str() {
+            "GET" => fate,
+            _ => Fate::Passes,
+        });
+        let path = folder.path().join(name);
+        fs::write(&path, name).unwrap();
+        let follower = with_token(config("follower", &api), &api, &path);
+        let follower = Candidate::start(follower).await.unwrap();
+        let before = api.asked().len();
+        let waits = tokio::time::timeout(DURATION, follower.campaign()).await;
+        assert!(waits.is_err());
+        let asked = api.asked().split_off(before);
+        let reads = asked
             .iter()
-            .any(|it| it.method == "PUT" && it.status == 200)
-    );
-    assert!(leadership.is_valid());
+            .filter(|it| it.method == "GET" && it.user == name);
+        // The release of the campaign that is given up reads once more.
+        let reads = reads.count();
+        assert!((1..=2).contains(&reads), "{reads} reads in a pause of 30 s");
+        assert!(
+            asked
+                .iter()
+                .any(|it| it.method == "PUT" && it.status == 200)
+        );
+        assert!(leadership.is_valid());
+    }
     leadership.resign().await;
 }
 
@@ -222,7 +235,7 @@ async fn a_write_whose_answer_was_lost_is_found_and_not_repeated_as_another_term
     let api = Api::start().await;
     let mut writes = 0;
     api.set_rule(move |asked: &Asked| {
-        writes += u32::from(asked.method != "GET");
+        writes += u32::from(asked.method != "GET" && !asked.is_review());
         match (asked.method.as_str(), writes) {
             ("POST", 1) => Fate::LosesAnswer,
             _ => Fate::Passes,
@@ -283,6 +296,18 @@ fn a_frozen_run_by_a_kubernetes_lease_has_ended_its_program_before_another_leads
     let after = text.lines().skip_while(|line| !line.contains(" second "));
     let late: Vec<_> = after.filter(|line| line.contains(" first ")).collect();
     assert!(late.is_empty(), "{late:?}");
+}
+
+#[test]
+fn a_second_stop_signal_kills_the_program_and_leaves_the_object_to_its_holder() {
+    let bench = Bench::new();
+    let mut run = bench.run_after("trap '' TERM", "impatient", Duration::from_secs(60));
+    wait_for("a leader", || {
+        bench.log().contains(" impatient ").then_some(())
+    });
+    run.begin_to_stop(Signal::SIGTERM);
+    run.end_by_second(Signal::SIGTERM);
+    assert_eq!(holder(&bench.api.lease().unwrap()), "impatient");
 }
 
 /// The configuration of a candidate whose object would be held for ten minutes after an outage.

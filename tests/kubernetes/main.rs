@@ -5,6 +5,7 @@ mod api;
 mod client_go;
 mod faults;
 mod kube_rs;
+mod looks;
 mod objects;
 mod others;
 mod pods;
@@ -82,11 +83,16 @@ impl Bench {
     /// Starts `tenure run`, whose program writes the time, the id and the epoch into a file again and
     /// again. Its token is its id.
     fn run(&self, id: &str, duration: Duration) -> Process {
+        self.run_after("", id, duration)
+    }
+
+    /// The same, whose program runs this script before.
+    fn run_after(&self, script: &str, id: &str, duration: Duration) -> Process {
         let token = self.token_file(id);
         fs::write(&token, id).unwrap();
         let duration = format!("{}s", duration.as_secs());
         let script = format!(
-            "while true; do echo $(date +%s%N) {id} $TENURE_EPOCH >> {}; sleep 0.02; done",
+            "{script}\nwhile true; do echo $(date +%s%N) {id} $TENURE_EPOCH >> {}; sleep 0.02; done",
             self.log_file().display()
         );
         let mut command = command(&["run", "--election", ELECTION, "--candidate", id]);

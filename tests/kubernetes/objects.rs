@@ -104,9 +104,24 @@ async fn the_fake_refuses_what_an_api_server_refuses() {
         refused(409, "AlreadyExists")
     );
     assert_eq!(reason(client.put(&lease).await), refused(422, "Invalid"));
-    let (status, newer) = client.put(&created).await;
+    // A write without a change makes no version.
+    assert_eq!(client.put(&created).await, (200, created.clone()));
+    let mut changed = created.clone();
+    changed["spec"] = json!({ "leaseTransitions": 1, "colour": "unknown" });
+    let (status, newer) = client.put(&changed).await;
     assert_eq!(status, 200);
-    assert_eq!(reason(client.put(&created).await), refused(409, "Conflict"));
+    assert_eq!(newer["spec"], json!({ "leaseTransitions": 1 }));
+    assert_eq!(reason(client.put(&changed).await), refused(409, "Conflict"));
+    changed["metadata"]["resourceVersion"] = "newest".into();
+    assert_eq!(reason(client.put(&changed).await), refused(500, ""));
+    assert_eq!(reason(client.post(&changed).await), refused(500, ""));
+    for name in ["-a", "a.", "a..b", "A", &"a".repeat(254)] {
+        let wrong = json!({ "metadata": { "name": name } });
+        assert_eq!(reason(client.post(&wrong).await), refused(422, "Invalid"));
+    }
+    let mut large = newer.clone();
+    large["metadata"]["annotations"] = json!({ "a": "b".repeat(300_000) });
+    assert_eq!(reason(client.put(&large).await), refused(422, "Invalid"));
     for (key, wrong, expected) in [
         ("leaseDurationSeconds", json!(0), refused(422, "Invalid")),
         ("leaseTransitions", json!(-1), refused(422, "Invalid")),
@@ -125,10 +140,13 @@ async fn the_fake_refuses_what_an_api_server_refuses() {
         invalid["spec"][key] = wrong;
         assert_eq!(reason(client.put(&invalid).await), expected, "{key}");
     }
-    // An object that was deleted is not created again by a write that knows its uid.
+    // An object that was deleted is created again by a write only if that knows no uid.
     api.delete();
     assert_eq!(reason(client.put(&newer).await), refused(409, "Conflict"));
     assert_eq!(reason(client.get().await), refused(404, "NotFound"));
+    let mut again = newer.clone();
+    again["metadata"]["uid"] = Value::Null;
+    assert_eq!(client.put(&again).await.0, 201);
     api.set_tokens(&[("valid", "pod")]);
     assert_eq!(reason(client.get().await), refused(401, "Unauthorized"));
 }
@@ -192,7 +210,9 @@ async fn a_watch_shows_each_version_once_and_forgotten_ones_are_gone() {
     let client = Client::of(&api);
     let lease = json!({ "metadata": { "name": LEASE }, "spec": {} });
     let (_, created) = client.post(&lease).await;
-    client.put(&created).await;
+    let mut changed = created.clone();
+    changed["spec"] = json!({ "leaseTransitions": 1 });
+    client.put(&changed).await;
     api.delete();
     let kinds = |events: Vec<(String, Value)>| -> Vec<String> {
         events.into_iter().map(|(kind, _)| kind).collect()

@@ -4,6 +4,7 @@ mod commands;
 mod ends;
 mod faults;
 mod group;
+mod names;
 mod signals;
 mod terms;
 mod watchdogs;
@@ -50,7 +51,9 @@ impl Bench {
     /// `tenure run` in the tests' election, with these flags and this command.
     fn command(&self, candidate: &str, flags: &[&str], program: &[impl AsRef<OsStr>]) -> Command {
         let mut command = command(&["run", "--election", ELECTION, "--candidate", candidate]);
-        command.args(["--server", &self.store.url()]);
+        if !flags.contains(&"--server") {
+            command.args(["--server", &self.store.url()]);
+        }
         if !flags.contains(&"--lease-duration") {
             command.args(["--lease-duration", &format!("{}ms", LEASE.as_millis())]);
         }

@@ -2,6 +2,7 @@
 //! fails on demand, checks of the actions of leaders and the answers of stores, and waiting for a
 //! condition with a limit.
 
+pub mod access_file;
 pub mod azurite;
 pub mod cluster;
 pub mod engine;
@@ -13,14 +14,17 @@ pub mod ports;
 pub mod postgres;
 pub mod process;
 pub mod promtool;
+pub mod servers;
 pub mod store;
 pub mod strace;
 
 pub mod chain;
 pub mod client;
+pub mod flood;
 pub mod history;
 pub mod receiver;
 pub mod tap;
+pub mod wire;
 
 pub use tenure_lab::proxy;
 

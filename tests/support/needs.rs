@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 use tempfile::TempDir;
 
@@ -41,6 +42,16 @@ pub fn skipped(test: &str, why: &str) {
 pub fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+/// Raises the limit of open files of this process to this number. Returns whether that is possible.
+#[must_use]
+pub fn may_open(files: u64) -> bool {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return false;
+    };
+    soft >= files
+        || setrlimit(Resource::RLIMIT_NOFILE, files.min(hard), hard).is_ok() && hard >= files
 }
 
 /// A command in namespaces of its own, in which it may mount and has its own network.

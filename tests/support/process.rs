@@ -284,6 +284,34 @@ impl Process {
         status
     }
 
+    /// Sends a second stop signal to `tenure run` whose command ignores the first one. Checks that it
+    /// ends with all its processes before its stop grace is over, by the exit code of that signal.
+    ///
+    /// # Panics
+    ///
+    /// If it ends in another way.
+    pub fn end_by_second(&mut self, signal: Signal) {
+        let all = descendants(self.pid());
+        let begin = Instant::now();
+        self.signal(signal);
+        let code = self.wait().code();
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(8), "{took:?}");
+        assert_eq!(code, Some(128 + signal as i32), "{}", self.stderr());
+        wait_for("the end of all processes of the command", || {
+            all.iter().all(|one| !is_alive(one.as_raw())).then_some(())
+        });
+    }
+
+    /// Sends a stop signal to `tenure run`, and waits until it has asked its command to stop.
+    pub fn begin_to_stop(&self, signal: Signal) {
+        // A command of an earlier term may have been stopped before.
+        let stops = || self.stderr().matches("stopping the command").count();
+        let before = stops();
+        self.signal(signal);
+        wait_for("the request to stop", || (stops() > before).then_some(()));
+    }
+
     /// Whether the process has ended.
     ///
     /// # Panics

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tenure_tests::client::id;
+use tenure_tests::wire::{Wire, bearer};
 use tokio::time::{sleep, timeout};
 
 use crate::store::{Scale, Store};
-use crate::wire::Wire;
 
 /// The default timings of a candidate: the lease duration, and the time after the last renewal at
 /// which it gives up. The interval of renewals is shorter in the short form.
@@ -86,10 +86,12 @@ async fn lead(
     stop: Arc<AtomicBool>,
     led: std::sync::mpsc::Sender<()>,
 ) -> Renewals {
-    let token = store.bearer(&store.leader);
+    let token = bearer(&store.leader);
     let lease = format!("/v1/namespaces/led/leases/job-{number}");
     let (acquire_path, renew_path) = (format!("{lease}/acquire"), format!("{lease}/renew"));
-    let mut wire = Wire::connect(&store, 1).await.expect("a connection");
+    let mut wire = Wire::connect(&store.endpoint, 1)
+        .await
+        .expect("a connection");
     let acquire = json!({"lease_id": id(number), "holder": "leader",
         "duration_ms": u64::try_from(LEASE.as_millis()).unwrap_or(0)});
     let acquire = acquire.to_string();
@@ -110,7 +112,7 @@ async fn lead(
                 break answer;
             }
             assert!(renewed_at.elapsed() < DEADLINE, "leader {number} gives up");
-            if let Ok(connected) = Wire::connect(&store, 1).await {
+            if let Ok(connected) = Wire::connect(&store.endpoint, 1).await {
                 wire = connected;
             }
         };

@@ -7,19 +7,17 @@
 //! `cargo test -p tenure-tests --test tenants long_form -- --ignored --nocapture --test-threads 1`.
 //! `TENURE_MINUTES` changes the ten minutes of each of its runs.
 
-mod attacker;
 mod leaders;
 mod store;
-mod wire;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use attacker::{Attack, Attacker};
 use leaders::Leaders;
 use store::{Scale, Store};
-use tenure_tests::needs::can_run;
+use tenure_tests::flood::{Attack, Attacker};
+use tenure_tests::needs::{can_run, may_open};
 
 /// The target for the slowest renewal on two processors that nothing else uses. It is printed and
 /// not asserted, because other machines are slower or busy.
@@ -35,14 +33,14 @@ fn run(test: &str, attacker: Attacker, over_tls: bool, scale: Scale) {
             Duration::from_secs(60 * minutes.unwrap_or(10))
         }
     };
-    if !can_run(test, "4,096 open files", store::may_open(4_096)) {
+    if !can_run(test, "4,096 open files", may_open(4_096)) {
         return;
     }
     let store = Arc::new(Store::start(over_tls));
     store.fill(scale);
     let stop = Arc::new(AtomicBool::new(false));
     let leaders = Leaders::start(Arc::clone(&store), Arc::clone(&stop), scale);
-    let attack = Attack::start(&store, attacker, scale);
+    let attack = Attack::start(&store.target(scale), attacker, scale.connections(attacker));
     std::thread::sleep(time);
     let counts = attack.stop();
     stop.store(true, Ordering::Relaxed);

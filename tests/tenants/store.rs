@@ -1,30 +1,18 @@
 //! The store, its principals and what they have stored.
 
-use std::fs::{self, Permissions};
-use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::sync::Arc;
 
-use aws_lc_rs::hmac;
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use tempfile::TempDir;
-use tenure_server::access::Secret;
+use tenure_tests::access_file::{self, Principal};
 use tenure_tests::client::id;
+use tenure_tests::flood::{ACCOUNT, Attacker, Target, sas};
 use tenure_tests::process::Process;
 use tenure_tests::wait_for;
-use tokio_rustls::TlsConnector;
+use tenure_tests::wire::{Endpoint, Wire, bearer};
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-
-use crate::wire::{Wire, percent};
-
-/// The account of emulators, whose key is public.
-pub(crate) const ACCOUNT: &str = "devstoreaccount1";
-const KEY: &str =
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// The manifest whose limit of memory the store must keep to.
 const MANIFEST: &str = concat!(
@@ -48,25 +36,23 @@ impl Scale {
         }
     }
 
-    /// The number of connections of a client without a credential: in the long form more than one
-    /// address may have.
-    pub(crate) const fn strangers(self) -> usize {
-        match self {
-            Self::Short => 200,
-            Self::Long => 1_500,
+    /// The number of connections of an attacker: for a client without a credential in the long
+    /// form more than one address may have.
+    pub(crate) const fn connections(self, attacker: Attacker) -> usize {
+        match (attacker, self) {
+            (Attacker::Candidate, _) => 64,
+            (Attacker::Stranger, Self::Short) => 200,
+            (Attacker::Stranger, Self::Long) => 1_500,
         }
     }
 }
 
 pub(crate) struct Store {
     process: Process,
-    address: SocketAddr,
-    pub(crate) tls: Option<TlsConnector>,
+    pub(crate) endpoint: Endpoint,
     /// The tokens of the leaders and of the attacker.
     pub(crate) leader: String,
     pub(crate) candidate: String,
-    /// A shared access signature of the attacker for all that Azure clients do.
-    pub(crate) sas: String,
     _folder: TempDir,
 }
 
@@ -82,23 +68,11 @@ impl Store {
                 .to_owned()
         };
         let write = |name: &str, text: &str| {
-            fs::write(path(name), text).expect("a file");
-            let private = Permissions::from_mode(0o600);
-            fs::set_permissions(path(name), private).expect("a file");
+            access_file::write(path(name).as_ref(), text).expect("a file");
         };
-        let principal = |name: &str, namespace: &str| {
-            let token = Secret::generate();
-            let text = format!(
-                "[[principal]]\nname = {name:?}\n\
-                 grants = [{{ role = \"candidate\", namespace = {namespace:?} }}]\n\
-                 [[principal.secret]]\nid = \"{}\"\nsha256 = \"{}\"\n",
-                token.id(),
-                token.hash()
-            );
-            (token.reveal().to_owned(), text)
-        };
-        let (leader, one) = principal("leader", "led");
-        let (candidate, other) = principal("candidate", "other");
+        let leader = Principal::new("leader", "candidate", "led");
+        let candidate = Principal::new("candidate", "candidate", "other");
+        let (one, other) = (leader.with_token(), candidate.with_token());
         write("access.toml", &format!("version = 1\n{one}{other}"));
         let (access, data) = (path("access.toml"), path("data"));
         let (certificate, key) = (path("certificate"), path("key"));
@@ -111,7 +85,7 @@ impl Store {
             write("certificate", &made.cert.pem());
             write("key", &made.signing_key.serialize_pem());
             arguments.extend(["--tls-certificate", &certificate, "--tls-key", &key]);
-            tls = Some(connector(&made.cert.pem()));
+            tls = Some(client_config(&made.cert.pem()));
         }
         let process = Process::start(&arguments);
         let address = wait_for("the store", || {
@@ -121,26 +95,32 @@ impl Store {
         });
         Self {
             process,
-            address,
-            tls,
-            leader,
-            candidate,
-            sas: sas(),
+            endpoint: Endpoint { address, tls },
+            leader: leader.token().to_owned(),
+            candidate: candidate.token().to_owned(),
             _folder: folder,
         }
     }
 
-    pub(crate) const fn address(&self) -> SocketAddr {
-        self.address
+    /// The target of an attack.
+    pub(crate) fn target(&self, scale: Scale) -> Target {
+        Target {
+            store: self.endpoint.clone(),
+            token: self.candidate.clone(),
+            stored: scale.stored(),
+        }
     }
 
     /// Stores leases of the attacker with the largest metadata, and as many blobs, whose metadata
     /// takes five times as much in XML.
-    pub(crate) fn fill(self: &Arc<Self>, scale: Scale) {
+    pub(crate) fn fill(&self, scale: Scale) {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         runtime.block_on(async {
-            let mut wire = Wire::connect(self, 1).await.expect("a connection");
-            let container = format!("/{ACCOUNT}/stored?restype=container&{}", self.sas);
+            let mut wire = Wire::connect(&self.endpoint, 1)
+                .await
+                .expect("a connection");
+            let sas = sas();
+            let container = format!("/{ACCOUNT}/stored?restype=container&{sas}");
             wire.ask("PUT", &container, "", None)
                 .await
                 .expect("a container");
@@ -148,12 +128,12 @@ impl Store {
                 let body = json!({"lease_id": id(number), "holder": "c", "duration_ms": 3_600_000,
                     "metadata": {"k": "x".repeat(4_000)}});
                 let path = format!("/v1/namespaces/other/leases/l{number}/acquire");
-                let token = self.bearer(&self.candidate);
+                let token = bearer(&self.candidate);
                 let acquired = wire
                     .ask("POST", &path, &token, Some(&body.to_string()))
                     .await;
                 assert_eq!(acquired.expect("an answer"), 200);
-                let path = format!("/{ACCOUNT}/stored/b{number}?{}", self.sas);
+                let path = format!("/{ACCOUNT}/stored/b{number}?{sas}");
                 let metadata = format!(
                     "x-ms-blob-type: BlockBlob\r\nx-ms-meta-k: {}\r\n",
                     "&".repeat(6_000)
@@ -162,11 +142,6 @@ impl Store {
                 assert_eq!(stored.expect("an answer"), 201);
             }
         });
-    }
-
-    /// Returns the header of a token.
-    pub(crate) fn bearer(&self, token: &str) -> String {
-        format!("authorization: Bearer {token}\r\n")
     }
 
     /// Returns the most memory that the process had, in bytes.
@@ -189,48 +164,12 @@ pub(crate) fn memory_limit() -> u64 {
     limit.expect("a limit in Gi") << 30
 }
 
-/// Raises the limit of open files to this number, and returns whether that is possible.
-pub(crate) fn may_open(files: u64) -> bool {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
-        return false;
-    };
-    soft >= files
-        || setrlimit(Resource::RLIMIT_NOFILE, files.min(hard), hard).is_ok() && hard >= files
-}
-
-fn connector(certificate: &str) -> TlsConnector {
+fn client_config(certificate: &str) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let certificate = CertificateDer::from_pem_slice(certificate.as_bytes());
     roots
         .add(certificate.expect("a certificate"))
         .expect("a root");
     let config = ClientConfig::builder().with_root_certificates(roots);
-    TlsConnector::from(Arc::new(config.with_no_client_auth()))
-}
-
-/// Returns a shared access signature of the account, for all operations until the year 2100.
-fn sas() -> String {
-    let parameters = [
-        ("sp", "rwdlac"),
-        ("ss", "b"),
-        ("srt", "sco"),
-        ("st", ""),
-        ("se", "2100-01-01T00:00:00Z"),
-        ("sip", ""),
-        ("spr", ""),
-        ("sv", "2018-11-09"),
-    ];
-    let lines = std::iter::once(ACCOUNT).chain(parameters.map(|(_, value)| value));
-    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
-    let key = BASE64_STANDARD.decode(KEY).expect("a key");
-    let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), text.as_bytes());
-    let given = parameters
-        .into_iter()
-        .filter(|(_, value)| !value.is_empty());
-    let query = given.map(|(name, value)| format!("{name}={}", percent(value)));
-    let query = query.collect::<Vec<_>>().join("&");
-    format!(
-        "{query}&sig={}",
-        percent(&BASE64_STANDARD.encode(signature))
-    )
+    Arc::new(config.with_no_client_auth())
 }

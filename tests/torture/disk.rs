@@ -7,8 +7,8 @@ use std::process::Command;
 
 use tenure_tests::needs::{SmallDisk, has_program};
 
-/// The size of a small disk: enough for a store with several thousand changes in its log.
-const SMALL_KIB: u32 = 12 * 1_024;
+/// The size of a small disk: several times the log of a flooded store, which has up to 16 MB.
+const SMALL_KIB: u32 = 96 * 1_024;
 
 /// The size of a disk whose power can be cut.
 const LOOP_MIB: u64 = 96;

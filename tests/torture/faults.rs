@@ -7,11 +7,17 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use nix::sys::signal::Signal;
 use tenure_sim::sim::Rng;
+use tenure_tests::flood::{Attack, Attacker};
 use tenure_tests::proxy::{Proxy, ProxyMode};
 
 use crate::disk::Disk;
 use crate::history::Recorder;
+use crate::rights::Rights;
 use crate::server::Server;
+
+/// The attackers of a flood, and the numbers of their connections.
+const TENANT: (Attacker, usize) = (Attacker::Candidate, 64);
+const STRANGERS: (Attacker, usize) = (Attacker::Stranger, 100);
 
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -30,12 +36,19 @@ pub(crate) enum Fault {
     Power,
     /// Move the store's wall clock.
     Clock,
+    /// Remove tokens of clients, or give them back.
+    Revoke,
+    /// Make the access file and the configuration wrong for a moment, with SIGHUP.
+    Mistake,
+    /// Let a tenant of another namespace and clients without a credential do all they can.
+    Flood,
 }
 
 /// The store, its network and its disk.
 pub(crate) struct Target<'a> {
     pub(crate) server: &'a mut Server,
     pub(crate) disk: &'a mut Disk,
+    pub(crate) rights: &'a mut Rights,
     pub(crate) proxy: &'a Proxy,
     pub(crate) recorder: &'a Recorder,
 }
@@ -84,6 +97,9 @@ pub(crate) fn inject_faults(
         target.inject(fault, &mut dice)?;
     }
     target.disk.make_room();
+    target
+        .rights
+        .give_back(target.server, target.recorder, &mut dice)?;
     Ok(counts)
 }
 
@@ -92,9 +108,9 @@ impl Fault {
     const fn weight(self) -> usize {
         match self {
             Self::Stop => 6,
-            Self::Disk | Self::Power => 4,
+            Self::Disk | Self::Power | Self::Revoke => 4,
             Self::Network => 3,
-            Self::Kill | Self::Clock => 2,
+            Self::Kill | Self::Clock | Self::Mistake | Self::Flood => 2,
             Self::Restart => 1,
         }
     }
@@ -123,6 +139,9 @@ impl Target<'_> {
                 self.clock(dice);
                 Ok(())
             }
+            Fault::Revoke => self.rights.change(self.server, self.recorder, dice),
+            Fault::Mistake => self.rights.mistake(self.server, self.recorder, dice),
+            Fault::Flood => self.flood(dice),
         }
     }
 
@@ -239,6 +258,34 @@ impl Target<'_> {
         self.server.set_clock(ahead);
         self.recorder
             .fault(format!("the wall clock is {ahead} s ahead"));
+    }
+
+    /// Floods the store; another fault may happen meanwhile.
+    fn flood(&mut self, dice: &mut Rng) -> Result<(), RoundError> {
+        let target = self.rights.flood_target();
+        let kinds: &[(Attacker, usize)] = match dice.below(3) {
+            0 => &[TENANT],
+            1 => &[STRANGERS],
+            _ => &[TENANT, STRANGERS],
+        };
+        self.recorder.fault(format!("a flood of {kinds:?} begins"));
+        let start = |(attacker, connections): &_| Attack::start(&target, *attacker, *connections);
+        let attacks: Vec<Attack> = kinds.iter().map(start).collect();
+        sleep(Duration::from_millis(300 + dice.below(1_500)));
+        let result = match dice.below(5) {
+            0 => {
+                self.stop(dice);
+                Ok(())
+            }
+            1 => self.kill(dice),
+            2 => self.rights.change(self.server, self.recorder, dice),
+            3 => self.rights.mistake(self.server, self.recorder, dice),
+            _ => Ok(()),
+        };
+        let requests: u64 = attacks.into_iter().map(|one| one.stop().requests()).sum();
+        self.recorder
+            .fault(format!("the flood ends after {requests} requests"));
+        result
     }
 
     fn start_after(&mut self, ms: u64) -> Result<(), RoundError> {

@@ -16,6 +16,9 @@ use tenure_tests::receiver;
 /// resumed store handles the requests in its sockets, and a waiting request may be granted late.
 const LATE_EFFECT: Duration = Duration::from_secs(18);
 
+/// The time of an event that has not happened.
+pub(crate) const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
 /// The current time on the clock of the run.
 pub(crate) fn now() -> Instant {
     Instant::default() + receiver::now()
@@ -26,16 +29,36 @@ pub(crate) fn now() -> Instant {
 pub(crate) struct History {
     pub(crate) ops: Vec<Op>,
     pub(crate) streams: Vec<Stream>,
+    pub(crate) removals: Vec<Removal>,
     /// The faults, for the reader of a trace.
     pub(crate) faults: Vec<(Instant, String)>,
     /// Whether the disk was full at any time: then an expiry is visible before it is written.
     pub(crate) disk_was_full: bool,
 }
 
+/// A time without a valid token of a principal. Times that have not come are [`NEVER`].
+#[derive(Clone, Debug)]
+pub(crate) struct Removal {
+    pub(crate) principal: &'static str,
+    /// When the access file without the token was about to be written.
+    pub(crate) begin: Instant,
+    /// From then on the store refuses all requests.
+    pub(crate) in_force: Instant,
+    /// From then on all waits and streams have ended.
+    pub(crate) settled: Instant,
+    /// When the access file with the token was about to be written.
+    pub(crate) give_back: Instant,
+    /// From then on the token is valid again.
+    pub(crate) end: Instant,
+}
+
 /// A request and its outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct Op {
     pub(crate) client: String,
+    pub(crate) principal: &'static str,
+    /// Whether the credential is a session, which ends with the store's process, and not a token.
+    pub(crate) by_session: bool,
     /// The number of its connection in the round.
     pub(crate) connection: u64,
     /// Empty for requests about all leases.
@@ -94,6 +117,8 @@ pub(crate) enum Ask {
     },
     Terms,
     List,
+    /// For a session.
+    SignIn,
 }
 
 /// The outcome of a request.
@@ -122,6 +147,8 @@ pub(crate) enum Answer {
         epoch: Option<u64>,
     },
     Deleted,
+    /// The session.
+    SignedIn(String),
     Refused(Box<Problem>),
     /// An answer that is not part of the API.
     Unexpected {
@@ -134,6 +161,7 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     pub(crate) client: String,
+    pub(crate) principal: &'static str,
     /// The watched lease; all leases if `None`.
     pub(crate) lease: Option<String>,
     /// Whether it receives renewals, too.
@@ -144,8 +172,8 @@ pub(crate) struct Stream {
 /// An event that a watcher received.
 #[derive(Clone, Debug)]
 pub(crate) enum Received {
-    /// A connection that resumes after this revision.
-    Opened(Option<u64>),
+    /// A connection that resumes after this revision, and was requested at this time.
+    Opened(Option<u64>, Instant),
     Reset(u64),
     Event {
         kind: EventKind,
@@ -208,10 +236,21 @@ impl Op {
         }
     }
 
+    /// Whether a wait ended because the client's credential was removed. The lease may have been
+    /// granted at that moment, and given back.
+    pub(crate) fn is_ended_wait(&self) -> bool {
+        let is_wait = matches!(self.ask, Ask::Acquire { wait_ms: 1.., .. });
+        let refused = self.answered().is_some_and(|(_, answer)| {
+            matches!(answer, Answer::Refused(problem) if problem.code == Code::Forbidden)
+        });
+        is_wait && refused
+    }
+
     /// The reason for a refusal, and the time of its arrival. An internal error of the store
     /// contains no information about the lease.
     pub(crate) fn refused(&self) -> Option<(Instant, Code)> {
         match self.answered()? {
+            _ if self.is_ended_wait() => None,
             (at, Answer::Refused(problem)) if matches!(problem.status, 400..=407 | 409..=428) => {
                 Some((at, problem.code))
             }
@@ -254,6 +293,27 @@ impl Recorder {
     /// Records a fault that begins now.
     pub(crate) fn fault(&self, what: impl Into<String>) {
         self.history().faults.push((now(), what.into()));
+    }
+
+    /// Records that the access file is about to be written without the tokens of these principals.
+    pub(crate) fn removing(&self, principals: &[&'static str]) {
+        let begin = now();
+        let removals = principals.iter().map(|principal| Removal {
+            principal,
+            begin,
+            in_force: NEVER,
+            settled: NEVER,
+            give_back: NEVER,
+            end: NEVER,
+        });
+        self.history().removals.extend(removals);
+    }
+
+    /// Records that this time of all removals has come.
+    pub(crate) fn mark(&self, time: impl Fn(&mut Removal) -> &mut Instant) {
+        for time in self.history().removals.iter_mut().map(time) {
+            *time = (*time).min(now());
+        }
     }
 
     /// Records that the disk has been full.
@@ -303,6 +363,7 @@ impl fmt::Display for Ask {
             Self::Poll { after, wait_ms } => write!(f, "poll after {after} for {wait_ms} ms"),
             Self::Terms => f.write_str("history"),
             Self::List => f.write_str("list"),
+            Self::SignIn => f.write_str("sign in"),
         }
     }
 }

@@ -9,6 +9,7 @@ mod round;
 mod clients;
 mod disk;
 mod faults;
+mod rights;
 mod server;
 
 mod checker;
@@ -100,7 +101,7 @@ fn report_violations(outcome: &Outcome) {
 mod tests {
     use super::*;
 
-    /// Long enough for one or two faults of each kind.
+    /// Long enough for several faults.
     #[test]
     fn a_few_seconds_of_torture_find_no_violation() {
         let arguments = [

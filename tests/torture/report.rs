@@ -214,13 +214,14 @@ fn line(history: &History, op: &Op) -> String {
     };
     let of = op.holder.as_deref().map(|holder| format!(" for {holder}"));
     format!(
-        "{:>10.2} {:>10.2}  {:<6} {} {}{} over {} -> {came}",
+        "{:>10.2} {:>10.2}  {:<6} {} {}{} as {} over {} -> {came}",
         elapsed_ms(history, op.sent),
         at.since(op.sent).as_secs_f64() * 1e3,
         op.client,
         op.lease,
         op.ask,
         of.unwrap_or_default(),
+        op.principal,
         op.connection,
     )
 }
@@ -240,6 +241,7 @@ fn describe_answer(answer: &Answer) -> String {
         }
         Answer::Verified { current, epoch } => format!("current: {current}, epoch {epoch:?}"),
         Answer::Deleted => "deleted".into(),
+        Answer::SignedIn(_) => "a session".into(),
         Answer::Refused(problem) => format!("{} {:?}", problem.status, problem.code),
         Answer::Unexpected { status, body } => format!("{status} {body}"),
     }
@@ -259,7 +261,7 @@ fn describe_view(view: &LeaseView) -> String {
 
 fn describe_event(received: &Received) -> String {
     match received {
-        Received::Opened(after) => format!("a stream after {after:?}"),
+        Received::Opened(after, _) => format!("a stream after {after:?}"),
         Received::Reset(revision) => format!("a reset at revision {revision}"),
         Received::Event { kind, event, .. } => {
             let (lease, describe_view) = (&event.view.lease, describe_view(&event.view));

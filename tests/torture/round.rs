@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tenure_sim::sim::Rng;
-use tenure_tests::needs::preload;
+use tenure_tests::needs::{may_open, preload};
 use tenure_tests::process;
 use tenure_tests::proxy::Proxy;
 use tokio::runtime::Runtime;
@@ -18,10 +18,14 @@ use crate::disk::{Disk, Ext4};
 use crate::faults::{self, Counts, Fault, RoundError, Target};
 use crate::history::{History, now};
 use crate::options::Options;
+use crate::rights::Rights;
 use crate::server::Server;
 
 /// The time that clients have to finish the work they have begun.
 const SHUTDOWN_TIME: Duration = Duration::from_millis(2_500);
+
+/// The number of open files that the connections of a flood and of all clients may need.
+const OPEN_FILES: u64 = 4_096;
 
 /// The result of a round.
 #[derive(Debug)]
@@ -43,6 +47,7 @@ struct Bench {
     log: PathBuf,
     disk: Disk,
     server: Server,
+    rights: Rights,
     faults: Vec<Fault>,
     skipped: Vec<(Fault, String)>,
 }
@@ -60,7 +65,10 @@ pub(crate) fn run(options: &Options, seed: u64, round: u64) -> Result<Outcome, S
     let store = bench.server.address();
     let proxy = bench.runtime.block_on(Proxy::start(store));
     let proxy = proxy.map_err(|error| error.to_string())?;
-    let state = std::sync::Arc::new(RoundState::new([store, proxy.address()]));
+    let state = std::sync::Arc::new(RoundState::new(
+        [store, proxy.address()],
+        bench.rights.tokens(),
+    ));
     state.recorder.fault("the store has started");
     let counts_of_clients = ClientCounts {
         contenders: options.clients,
@@ -73,6 +81,7 @@ pub(crate) fn run(options: &Options, seed: u64, round: u64) -> Result<Outcome, S
     let target = Target {
         server: &mut bench.server,
         disk: &mut bench.disk,
+        rights: &mut bench.rights,
         proxy: &proxy,
         recorder: &state.recorder,
     };
@@ -148,8 +157,21 @@ impl Bench {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let is_wanted = |fault| options.only.is_empty() || options.only.contains(&fault);
-        let mut faults = vec![Fault::Stop, Fault::Kill, Fault::Restart, Fault::Network];
+        let mut faults = vec![
+            Fault::Stop,
+            Fault::Kill,
+            Fault::Restart,
+            Fault::Network,
+            Fault::Revoke,
+            Fault::Mistake,
+        ];
         let mut skipped = Vec::new();
+        if may_open(OPEN_FILES) {
+            faults.push(Fault::Flood);
+        } else {
+            let why = format!("it needs {OPEN_FILES} open files");
+            skipped.push((Fault::Flood, why));
+        }
         let mut disk = None;
         // Every third round has a disk that can be filled, and every third one a disk whose power
         // can be cut.
@@ -184,6 +206,8 @@ impl Bench {
         let binary = options.bin.clone().unwrap_or_else(process::tenure);
         let log = folder.join("server.log");
         let mut server = Server::new(&binary, disk.folder(), log.clone(), dice);
+        let rights = Rights::new(&folder, server.address()).map_err(|error| error.to_string())?;
+        server.with_arguments(rights.arguments());
         let has_clock = dice.below(2) == 0 || is_only(Fault::Clock);
         if has_clock && is_wanted(Fault::Clock) {
             match clock(&folder, &binary) {
@@ -207,6 +231,7 @@ impl Bench {
             log,
             disk,
             server,
+            rights,
             faults,
             skipped,
         })

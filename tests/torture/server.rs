@@ -25,6 +25,8 @@ pub(crate) struct Server {
     folder: PathBuf,
     log: PathBuf,
     address: SocketAddr,
+    /// Further arguments of `tenure serve`.
+    arguments: Vec<PathBuf>,
     /// A library that moves the store's wall clock, and the file with the offset.
     clock: Option<(PathBuf, PathBuf)>,
     process: Option<Process>,
@@ -38,9 +40,15 @@ impl Server {
             folder,
             log,
             address: free_address(dice),
+            arguments: Vec::new(),
             clock: None,
             process: None,
         }
+    }
+
+    /// Adds arguments from the next start on.
+    pub(crate) fn with_arguments(&mut self, arguments: impl IntoIterator<Item = PathBuf>) {
+        self.arguments.extend(arguments);
     }
 
     /// Makes the wall clock adjustable from the next start on.
@@ -78,6 +86,7 @@ impl Server {
         }
         command.args(["serve", "--listen", &self.address.to_string()]);
         command.arg("--data-dir").arg(&self.folder);
+        command.args(&self.arguments);
         let mut process = Process::spawn(&mut command);
         let begin = Instant::now();
         while !process.stdout().starts_with("listening on ") {

@@ -29,7 +29,7 @@ pub(crate) const SYSTEM: u8 = 71;
 pub(crate) const NEVER_LED: u8 = 75;
 /// `run --once` lost leadership before the command ended: `EX_PROTOCOL` of sysexits.
 pub(crate) const LOST: u8 = 76;
-/// The store refuses this client: `EX_NOPERM` of sysexits.
+/// The store or the API server refuses this client: `EX_NOPERM` of sysexits.
 pub(crate) const DENIED: u8 = 77;
 /// The command can't be executed; the code that shells use.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
@@ -54,7 +54,7 @@ Exit codes:
   71   run, serve: the system starts no process or thread: a limit, or no /proc
   75   run --once: stopped before it led
   76   run --once: leadership lost before the command ended
-  77   the store does not accept the token, or the token does not allow this
+  77   the store or the API server does not accept the token, or the token does not allow this
   126  run: command not executable
   127  run: command not found
   run --once passes on the command's exit code; 128 + N if signal N killed the command.

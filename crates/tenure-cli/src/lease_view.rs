@@ -6,7 +6,9 @@ use chrono::{DateTime, Local, Utc};
 use clap::Args;
 use humantime::format_duration;
 use serde::Serialize;
+use serde_json::{Value, json};
 use tenure::ElectionName;
+use tenure::backend::AwaitedTerm;
 use tenure::store::{DurationMs, LeaseView, State, WaiterList, WaiterView, WithoutStoreView};
 
 use crate::output::{self, escape, or_dash};
@@ -25,29 +27,37 @@ pub(crate) struct LeaseArgs {
     pub(crate) json: bool,
 }
 
-/// A lease with its waiters.
+/// A lease with its waiters, or with the term that they wait for although it has no valid holder.
 #[derive(Serialize)]
 struct WithWaiters<'a> {
     #[serde(flatten)]
     view: &'a LeaseView,
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting: Option<&'a [WaiterView]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    awaited: Option<Value>,
 }
 
 /// Prints a lease.
 pub(crate) fn print(view: &LeaseView, json: bool) -> anyhow::Result<()> {
-    print_with_waiters(view, None, json)
+    print_with_waiters(view, None, None, json)
 }
 
-/// Prints a lease, and the candidates that wait for it.
+/// Prints a lease, the candidates that wait for it, and the term that they wait for.
 pub(crate) fn print_with_waiters(
     view: &LeaseView,
     waiters: Option<&WaiterList>,
+    awaited: Option<&AwaitedTerm>,
     json: bool,
 ) -> anyhow::Result<()> {
     let waiting = waiters.map(|list| list.waiters.as_slice());
     if json {
-        return output::json(&WithWaiters { view, waiting });
+        let awaited = awaited.map(awaited_json);
+        return output::json(&WithWaiters {
+            view,
+            waiting,
+            awaited,
+        });
     }
     let mut rows = vec![
         ("lease", format!("{}/{}", view.namespace, view.lease)),
@@ -69,6 +79,9 @@ pub(crate) fn print_with_waiters(
         if let Some(periods) = &view.without_store {
             rows.push(("no store", without_store(periods)));
         }
+    }
+    if let Some(awaited) = awaited {
+        rows.push(("awaited", awaited_text(awaited)));
     }
     if let Some(left) = view.lock_delay_remaining_ms {
         rows.push(("barred", format!("by a lock delay {}", until(left))));
@@ -94,6 +107,31 @@ pub(crate) fn print_with_waiters(
         output::line(format_args!("{key:<10}{value}"))?;
     }
     Ok(())
+}
+
+/// The term that a candidate waits for that starts now.
+pub(crate) fn awaited_text(awaited: &AwaitedTerm) -> String {
+    let left = output::millis(awaited.remaining).div_ceil(1_000);
+    let left = format_duration(Duration::from_secs(left));
+    match &awaited.leader {
+        Some((leader, epoch)) => format!(
+            "the term of {leader} under epoch {epoch}, whose holder another program has changed; for at \
+             most {left}"
+        ),
+        None => {
+            format!("a term that may run although the object does not show it; for at most {left}")
+        }
+    }
+}
+
+/// The same as JSON.
+pub(crate) fn awaited_json(awaited: &AwaitedTerm) -> Value {
+    let leader = awaited.leader.as_ref();
+    json!({
+        "holder": leader.map(|(holder, _)| holder.to_string()),
+        "epoch": leader.map(|(_, epoch)| epoch.get()),
+        "remaining_ms": output::millis(awaited.remaining),
+    })
 }
 
 pub(crate) const fn state(state: State) -> &'static str {

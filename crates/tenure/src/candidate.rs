@@ -61,11 +61,11 @@ pub struct TermSummary {
 pub enum RunError {
     /// The lease service refuses this candidate permanently: for instance, it does not allow the
     /// lease duration, or a signature has expired. The operator must change something.
-    #[error("the lease service refuses this candidate: {0}")]
+    #[error("this candidate is refused: {0}")]
     Refused(String),
     /// The lease service does not accept this candidate's credential, or the credential does not
-    /// allow this election. The text names the source of the credential.
-    #[error("the store refuses the credential of this candidate: {0}")]
+    /// allow this election. The text names the source of the credential, and what is missing.
+    #[error("the credential of this candidate is refused: {0}")]
     Denied(String),
     /// This member must not take part in the election among peers any more: another process uses
     /// its node id, or the epochs are used up. The text names the member that noticed, and the

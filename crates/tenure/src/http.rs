@@ -114,7 +114,7 @@ pub(crate) fn build(
     let client = if uses_tls {
         let config = roots.tls_config(identity).map_err(|error| {
             let remedy = match error.contains("No CA certificates") {
-                true => "; install them, or name the certificates of the store in ca_file",
+                true => "; install them, or name the certificates of the server in ca_file",
                 false => "",
             };
             HttpClientError(format!("{error}{remedy}"))

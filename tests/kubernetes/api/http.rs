@@ -17,6 +17,9 @@ use super::{Asked, Fate, Shared, State};
 
 const BASE: &str = "/apis/coordination.k8s.io/v1/namespaces/";
 
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const USER_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
 /// How long a watch lasts if the client does not say it.
 const WATCH: Duration = Duration::from_secs(30);
 
@@ -39,6 +42,7 @@ async fn answer(
     let user = shared.lock().user(token);
     let asked = Asked {
         method: parts.method.to_string(),
+        path: parts.uri.path().to_owned(),
         user: user.clone().unwrap_or_default(),
         object,
         status: 0,
@@ -81,6 +85,24 @@ async fn answer(
                 response.headers_mut().insert(RETRY_AFTER, seconds.into());
             }
             response
+        }
+        Fate::Says(status, reason, message) => {
+            refusal(&(status, reason, message.into(), crate::LEASE.into()))
+        }
+        Fate::Busy(status, seconds) => {
+            let text = "Too many requests, please try again later.\n";
+            let mut response = Response::new(Body::from(text));
+            *response.status_mut() = StatusCode::from_u16(status).expect("a status");
+            let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+            response.headers_mut().insert(CONTENT_TYPE, plain);
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+            response
+        }
+        Fate::Reviewed(status) => {
+            let status: Value = serde_json::from_str(status).expect("a status");
+            let mut review = asked.object.clone();
+            review["status"] = status;
+            json_of(201, &review)
         }
         Fate::Ignored => {
             let object = shared.lock().objects.get(crate::NAMESPACE, crate::LEASE);
@@ -125,6 +147,24 @@ impl State {
             .find(|(valid, _)| Some(valid.as_str()) == token);
         known.map(|(_, name)| name.clone())
     }
+
+    fn lacks(&self, user: &str, verb: &str) -> bool {
+        let mut missing = self.missing_rights.iter();
+        missing.any(|(name, missing)| name == user && *missing == verb)
+    }
+
+    /// The review of one right, which names the object unless it is to be created.
+    fn reviewed(&self, user: &str, review: &Value) -> Value {
+        let attributes = &review["spec"]["resourceAttributes"];
+        let is_of_lease = attributes["group"] == "coordination.k8s.io"
+            && attributes["resource"] == "leases"
+            && attributes["namespace"].is_string()
+            && (attributes["verb"] == "create") == attributes["name"].is_null();
+        let verb = attributes["verb"].as_str().unwrap_or_default();
+        let mut review = review.clone();
+        review["status"] = json!({ "allowed": is_of_lease && !self.lacks(user, verb) });
+        review
+    }
 }
 
 impl Shared {
@@ -139,14 +179,31 @@ impl Shared {
     ) -> Result<(u16, Value), Refusal> {
         let mut state = self.lock();
         let unknown = || -> Refusal { (404, "NotFound", "page not found".into(), String::new()) };
+        match (method.as_str(), path) {
+            ("POST", ACCESS_REVIEWS) => return Ok((201, state.reviewed(user, object))),
+            ("POST", USER_REVIEWS) => {
+                let mut review = object.clone();
+                review["status"] = json!({ "userInfo": { "username": user } });
+                return Ok((201, review));
+            }
+            _ => {}
+        }
         let rest = path.strip_prefix(BASE).ok_or_else(unknown)?;
         let (namespace, rest) = rest.split_once('/').ok_or_else(unknown)?;
         let name = rest.strip_prefix("leases").ok_or_else(unknown)?;
         let name = name.strip_prefix('/');
-        if state.without_rights.iter().any(|it| it == user) {
+        let verb = match (method.as_str(), name) {
+            ("GET", Some(_)) => "get",
+            ("GET", None) => "list",
+            ("POST", _) => "create",
+            ("PUT", _) => "update",
+            _ => "patch",
+        };
+        if state.lacks(user, verb) {
             let of = name.unwrap_or_default();
+            let quoted = name.map_or_else(String::new, |name| format!(" {name:?}"));
             let text = format!(
-                "leases.coordination.k8s.io {of:?} is forbidden: User {user:?} cannot {method} resource \
+                "leases.coordination.k8s.io{quoted} is forbidden: User {user:?} cannot {verb} resource \
                  \"leases\" in API group \"coordination.k8s.io\" in the namespace {namespace:?}"
             );
             return Err((403, "Forbidden", text, of.into()));
@@ -169,7 +226,11 @@ impl Shared {
                 return Err((404, "NotFound", text, namespace.into()));
             }
             ("POST", None) => (201, state.objects.create(namespace, object)?),
-            ("PUT", Some(name)) => (200, state.objects.replace(namespace, name, object)?),
+            ("PUT", Some(name)) => {
+                let exists = state.objects.get(namespace, name).is_some();
+                let status = if exists { 200 } else { 201 };
+                (status, state.objects.replace(namespace, name, object)?)
+            }
             ("PATCH", Some(name)) => {
                 let unknown = || -> Refusal {
                     let text = "the body of the request was in an unknown format";

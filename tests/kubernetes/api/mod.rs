@@ -1,6 +1,5 @@
-//! A fake of a Kubernetes API server: the leases of `coordination.k8s.io/v1`, as the documentation
-//! and the source of Kubernetes 1.3x describe them, with versions, watches, tokens and faults on
-//! demand.
+//! A fake of a Kubernetes API server: the leases of `coordination.k8s.io/v1`, as kube-apiserver 1.37
+//! serves them, with versions, watches, tokens, rights, reviews of rights, and faults on demand.
 
 mod http;
 mod managers;
@@ -19,6 +18,7 @@ pub(crate) use objects::{Event, Objects};
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: String,
+    pub(crate) path: String,
     /// The name of the token; empty without one.
     pub(crate) user: String,
     /// The object in the request, or null.
@@ -27,11 +27,18 @@ pub(crate) struct Asked {
     pub(crate) status: u16,
 }
 
+impl Asked {
+    /// Whether it asks for a review of rights, or for the name of the account.
+    pub(crate) fn is_review(&self) -> bool {
+        !self.path.contains("/leases")
+    }
+}
+
 /// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Passes,
-    /// It is dropped, without an answer.
+    /// It is dropped, without an answer, as while etcd is away or frozen.
     Lost,
     /// It is executed after [`Api::let_held_pass`].
     Held,
@@ -41,11 +48,57 @@ pub(crate) enum Fate {
     Repeated,
     /// It is dropped, and its answer is this error. A status of 429 comes with these seconds.
     Refused(u16, &'static str, u64),
+    /// It is dropped, and its answer is an error with this reason and this message.
+    Says(u16, &'static str, &'static str),
+    /// It is dropped, and its answer is plain text, to be asked again after these seconds, as priority
+    /// and fairness and other filters before the API answer.
+    Busy(u16, u64),
+    /// It is dropped, and its answer is a review with this status.
+    Reviewed(&'static str),
     /// It is not executed, and its answer is the object as it is.
     Ignored,
     /// Its answer is the page of a proxy.
     Page(u16),
 }
+
+/// Refusals that look like a missing right, or like a wrong request, and are neither.
+pub(crate) const REFUSALS: [Fate; 6] = [
+    Fate::Says(
+        403,
+        "Forbidden",
+        "leases.coordination.k8s.io \"tests.job\" is forbidden: exceeded quota: none, requested: \
+         count/leases.coordination.k8s.io=1, used: count/leases.coordination.k8s.io=0, limited: \
+         count/leases.coordination.k8s.io=0",
+    ),
+    Fate::Says(
+        403,
+        "Forbidden",
+        "leases.coordination.k8s.io \"tests.job\" is forbidden: unable to create new content in \
+         namespace apps because it is being terminated",
+    ),
+    Fate::Says(
+        403,
+        "Forbidden",
+        "leases.coordination.k8s.io \"tests.job\" is forbidden: ValidatingAdmissionPolicy 'no' with \
+         binding 'no' denied request: failed expression: request.namespace != 'apps'",
+    ),
+    Fate::Says(
+        422,
+        "Invalid",
+        "leases.coordination.k8s.io \"tests.job\" is forbidden: ValidatingAdmissionPolicy 'no' with \
+         binding 'no' denied request: failed expression: request.namespace != 'apps'",
+    ),
+    Fate::Says(
+        400,
+        "BadRequest",
+        "admission webhook \"no.example.org\" denied the request: not now",
+    ),
+    Fate::Says(
+        413,
+        "RequestEntityTooLarge",
+        "admission webhook \"no.example.org\" denied the request: not now",
+    ),
+];
 
 type Rule = Box<dyn FnMut(&Asked) -> Fate + Send>;
 
@@ -71,8 +124,8 @@ struct State {
     rule: Option<Rule>,
     /// The valid tokens, each with its name. Without any, each token is valid, and is its own name.
     tokens: Vec<(String, String)>,
-    /// The names that have no rights.
-    without_rights: Vec<String>,
+    /// The rights that are missing: the name, and the verb.
+    missing_rights: Vec<(String, &'static str)>,
 }
 
 impl Api {
@@ -116,11 +169,18 @@ impl Api {
 
     /// Takes all rights from this name, or gives them back.
     pub(crate) fn set_rights(&self, name: &str, has_rights: bool) {
-        let mut state = self.shared.lock();
-        state.without_rights.retain(|it| it != name);
-        if !has_rights {
-            state.without_rights.push(name.into());
-        }
+        let missing: &[_] = match has_rights {
+            true => &[],
+            false => &["get", "list", "create", "update", "patch"],
+        };
+        self.set_missing_rights(name, missing);
+    }
+
+    /// Takes the rights for these verbs from this name, and gives it all others.
+    pub(crate) fn set_missing_rights(&self, name: &str, verbs: &[&'static str]) {
+        let missing = &mut self.shared.lock().missing_rights;
+        missing.retain(|(it, _)| it != name);
+        missing.extend(verbs.iter().map(|verb| (name.to_owned(), *verb)));
     }
 
     /// All requests so far.

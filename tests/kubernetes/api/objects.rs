@@ -68,7 +68,7 @@ impl Objects {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         if !object["metadata"]["resourceVersion"].is_null() {
             let text = "resourceVersion should not be set on objects to be created";
-            return Err((400, "BadRequest", text.into(), name.into()));
+            return Err((500, "", text.into(), name.into()));
         }
         let place = &object["metadata"]["namespace"];
         if place.as_str().is_some_and(|place| place != namespace) {
@@ -99,9 +99,11 @@ impl Objects {
         let Some(known) = self.get(namespace, name) else {
             // A lease may be created by PUT, but not with the uid of one that was deleted.
             if uid.is_null() {
-                return self.create(namespace, object);
+                let mut new = object.clone();
+                new["metadata"]["resourceVersion"] = Value::Null;
+                return self.create(namespace, &new);
             }
-            return conflict("Precondition failed: UID in precondition, UID in object meta: ");
+            return conflict("StorageError: invalid object, Code: 4, Precondition failed: UID");
         };
         let version = &object["metadata"]["resourceVersion"];
         if version.is_null() {
@@ -114,7 +116,12 @@ impl Objects {
         for kept in ["namespace", "uid", "creationTimestamp"] {
             object["metadata"][kept] = known["metadata"][kept].clone();
         }
-        Ok(self.update("MODIFIED", namespace, name, object))
+        // A write without a change makes no version.
+        object["metadata"]["resourceVersion"] = known["metadata"]["resourceVersion"].clone();
+        match object == known {
+            true => Ok(known),
+            false => Ok(self.update("MODIFIED", namespace, name, object)),
+        }
     }
 
     /// Patches an object. The version is checked if the patch has one, and only then. A patch that is
@@ -228,6 +235,15 @@ impl Objects {
     }
 }
 
+/// The fields of a Lease that are stored while the gate `CoordinatedLeaderElection` is off.
+const FIELDS: [&str; 5] = [
+    "holderIdentity",
+    "leaseDurationSeconds",
+    "acquireTime",
+    "renewTime",
+    "leaseTransitions",
+];
+
 fn conflict(name: &str, text: &str) -> Refusal {
     let text =
         format!("Operation cannot be fulfilled on leases.coordination.k8s.io {name:?}: {text}");
@@ -250,6 +266,11 @@ fn check_versions(name: &str, object: &Value, known: &Value) -> Result<(), Refus
         let text = "Precondition failed: UID in precondition, UID in object meta: other";
         return Err(conflict(name, text));
     }
+    let version = object["metadata"]["resourceVersion"].as_str();
+    if version.is_some_and(|version| version.parse::<u64>().is_err()) {
+        let text = format!("resource version: invalid version {version:?}");
+        return Err((500, "", text, name.into()));
+    }
     if differs("resourceVersion") {
         let text = "the object has been modified; please apply your changes to the latest version \
                     and try again";
@@ -261,8 +282,13 @@ fn check_versions(name: &str, object: &Value, known: &Value) -> Result<(), Refus
 /// Checks an object as Kubernetes does, and returns it in the form in which it is stored.
 fn checked(name: &str, object: &Value) -> Result<Value, Refusal> {
     let refuse = |status, reason, text: String| Err((status, reason, text, name.to_owned()));
-    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
-    if name.is_empty() || !name.chars().all(is_plain) {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_part = |part: &str| {
+        part.starts_with(is_plain)
+            && part.ends_with(is_plain)
+            && part.chars().all(|c| is_plain(c) || c == '-')
+    };
+    if name.len() > 253 || !name.split('.').all(is_part) {
         let text = format!("Lease.coordination.k8s.io {name:?} is invalid: metadata.name");
         return refuse(422, "Invalid", text);
     }
@@ -274,6 +300,10 @@ fn checked(name: &str, object: &Value) -> Result<Value, Refusal> {
     if !annotations.is_null() && !annotations.as_object().is_some_and(is_text) {
         let text = "json: cannot unmarshal into Go struct field ObjectMeta.metadata.annotations";
         return refuse(400, "BadRequest", text.into());
+    }
+    if annotations.to_string().len() > 256 << 10 {
+        let text = "metadata.annotations: Too long: may not be more than 262144 bytes";
+        return refuse(422, "Invalid", text.into());
     }
     let Some(spec) = object.get_mut("spec").filter(|spec| !spec.is_null()) else {
         object["spec"] = json!({});
@@ -308,7 +338,7 @@ fn checked(name: &str, object: &Value) -> Result<Value, Refusal> {
         }
     }
     if let Some(spec) = spec.as_object_mut() {
-        spec.retain(|_, value| !value.is_null());
+        spec.retain(|key, value| FIELDS.contains(&key.as_str()) && !value.is_null());
     }
     Ok(object)
 }

@@ -4,6 +4,7 @@
 //! answer may have taken effect at any time, or not at all. Each check assumes the case that is
 //! best for the store, so its findings are certain.
 
+mod access;
 mod answers;
 mod epochs;
 mod events;
@@ -46,7 +47,7 @@ pub(crate) enum Evidence {
 }
 
 /// The invariants of a single lease.
-const CHECKS: [(&str, Check); 8] = [
+const CHECKS: [(&str, Check); 9] = [
     ("exclusion", exclusion::check),
     ("holder", holder::check),
     ("epochs", epochs::check),
@@ -55,6 +56,7 @@ const CHECKS: [(&str, Check); 8] = [
     ("terms", terms::check),
     ("lost", lost::check),
     ("rules", rules::check),
+    ("access", access::check_grants),
 ];
 
 /// Checks one lease.
@@ -81,8 +83,10 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
         }
     }
     add("answers", "", answers::check(history));
+    add("access", "", access::check(history));
     for stream in 0..history.streams.len() {
         add("events", "", events::check(history, &leases, stream));
+        add("access", "", access::check_stream(history, &leases, stream));
     }
     found
 }
@@ -237,7 +241,8 @@ impl<'a> Lease<'a> {
                 Ask::Break { .. } | Ask::HandOver { id: None, .. } => true,
                 Ask::Release { .. } | Ask::HandOver { .. } => is_own,
                 Ask::Acquire { .. } => {
-                    is_own && !is_answered && matches!(op.outcome, Outcome::Unknown { .. })
+                    let is_unknown = matches!(op.outcome, Outcome::Unknown { .. });
+                    is_own && !is_answered && (is_unknown || op.is_ended_wait())
                 }
                 _ => false,
             };

@@ -42,8 +42,14 @@ pub(super) fn check(lease: &Lease<'_>) -> Option<Finding> {
 }
 
 fn call(op: &Op, changed: &BTreeSet<LeaseId>) -> Option<Call> {
-    // The holder still holds the lease, which it can't hand over to this candidate.
-    if matches!(op.refused(), Some((_, Code::NotWaiting))) {
+    // These refusals do not depend on the state of the lease.
+    let is_other = |code| {
+        matches!(
+            code,
+            Code::NotWaiting | Code::Unauthenticated | Code::Forbidden | Code::OutOfRange
+        )
+    };
+    if op.refused().is_some_and(|(_, code)| is_other(code)) {
         return None;
     }
     let answer = match op.answered() {
@@ -108,6 +114,6 @@ fn what(op: &Op, changed: &BTreeSet<LeaseId>) -> Option<What> {
         },
         Ask::HandOver { id: None, .. } | Ask::Break { .. } => What::Break,
         Ask::View | Ask::Poll { .. } => What::Read,
-        Ask::Delete | Ask::Verify { .. } | Ask::Terms | Ask::List => return None,
+        Ask::Delete | Ask::Verify { .. } | Ask::Terms | Ask::List | Ask::SignIn => return None,
     })
 }

@@ -4,7 +4,7 @@ use tenure_core::lease::{LeaseId, TermEnd};
 use tenure_core::wire::{Code, EventKind, LeaseEvent, LeaseList, Problem};
 
 use super::*;
-use crate::history::Stream;
+use crate::history::{Removal, Stream};
 
 fn at(ms: u64) -> Instant {
     Instant::default() + Duration::from_millis(ms)
@@ -34,6 +34,8 @@ fn view(epoch: u64, left: u64, revision: u64) -> LeaseView {
 fn op(holder: Option<u64>, ask: Ask, sent: u64, outcome: Outcome) -> Op {
     Op {
         client: "c".into(),
+        principal: "p",
+        by_session: false,
         connection: 0,
         lease: if ask == Ask::List { "" } else { "b" }.into(),
         holder: holder.map(|holder| format!("c{holder}")),
@@ -129,6 +131,7 @@ fn stream(begin: u64, received: Vec<Received>) -> Stream {
     let times = (begin..).map(at);
     Stream {
         client: "w".into(),
+        principal: "p",
         lease: None,
         renewed: true,
         received: times.zip(received).collect(),
@@ -186,13 +189,13 @@ fn consecutive_terms_are_valid() {
         ),
     ];
     let answers = vec![
-        Received::Opened(None),
+        Received::Opened(None, at(2_000)),
         Received::Reset(4),
         event(EventKind::Granted, 1, 5),
         event(EventKind::Released, 0, 6),
         event(EventKind::Granted, 2, 7),
         event(EventKind::Expired, 0, 8),
-        Received::Opened(Some(8)),
+        Received::Opened(Some(8), at(2_000)),
         event(EventKind::Granted, 3, 9),
         Received::End,
     ];
@@ -418,6 +421,118 @@ fn an_answer_outside_the_api_is_found() {
         "answers",
         vec![op(None, Ask::View, 0, refused(10, Code::Internal))],
     );
+}
+
+/// A history in which the principal of all clients has no token: from 1,000 ms on its requests are
+/// refused, its waits have ended at 2,000 ms, and it gets its token back at 5,000 ms.
+fn without_token(ops: Vec<Op>, streams: Vec<Stream>) -> History {
+    let removal = Removal {
+        principal: "p",
+        begin: at(500),
+        in_force: at(1_000),
+        settled: at(2_000),
+        give_back: at(5_000),
+        end: at(5_500),
+    };
+    History {
+        removals: vec![removal],
+        ..with(ops, streams)
+    }
+}
+
+/// A read by another principal.
+fn read_by_another(sent: u64, ms: u64, view: LeaseView) -> Op {
+    Op {
+        principal: "q",
+        ..read(sent, ms, view)
+    }
+}
+
+#[test]
+fn a_success_with_a_removed_token_or_its_session_is_found() {
+    for by_session in [false, true] {
+        let found = |op: Op| {
+            let op = Op { by_session, ..op };
+            found_in(&without_token(vec![op], Vec::new())).contains(&"access")
+        };
+        let success = |sent, ms| acquire(1, sent, ms, 5);
+        assert!(found(success(1_000, 1_010)));
+        assert!(found(renew(1, 1_200, refused(1_210, Code::LeaseHeld))));
+        assert!(!found(renew(
+            1,
+            1_200,
+            refused(1_210, Code::Unauthenticated)
+        )));
+        assert!(!found(renew(1, 1_200, refused(1_210, Code::OverLimit))));
+        // The store may have handled these before the removal, or after the token was given back.
+        assert!(!found(success(990, 1_010)));
+        assert!(!found(success(4_990, 5_000)));
+    }
+}
+
+#[test]
+fn a_refusal_of_a_valid_token_is_found() {
+    let refusal = |sent, ms| renew(1, sent, refused(ms, Code::Unauthenticated));
+    let found = |op: Op| !found_in(&without_token(vec![op], Vec::new())).is_empty();
+    assert!(found(refusal(400, 490)));
+    assert!(found(refusal(5_510, 5_520)));
+    assert!(found(renew(1, 400, refused(490, Code::OverLimit))));
+    assert!(!found(refusal(490, 510)));
+    assert!(!found(refusal(5_490, 5_520)));
+    // A session ends with the process of the store.
+    let by_session = Op {
+        by_session: true,
+        ..refusal(400, 490)
+    };
+    assert!(!found(by_session));
+}
+
+#[test]
+fn a_removal_that_ends_a_term_is_found() {
+    let ops = vec![
+        acquire(1, 400, 410, 5),
+        read_by_another(1_100, 1_110, view(0, 0, 6)),
+    ];
+    assert_eq!(found_in(&without_token(ops, Vec::new())), ["exclusion"]);
+}
+
+#[test]
+fn a_grant_to_a_wait_with_a_removed_token_is_found() {
+    let waits = |ms, outcome| op(Some(1), asks(1, 8_000), ms, outcome);
+    let free = |sent| read_by_another(sent, sent + 10, view(0, 0, 6));
+    let granted = || waits(400, shown(2_500, view(1, 1_000, 7)));
+    let found = |ops| found_in(&without_token(ops, Vec::new()));
+    assert_eq!(found(vec![granted(), free(2_100)]), ["access"]);
+    // The grant may be from the time before.
+    assert!(found(vec![granted(), free(1_900)]).is_empty());
+    // The store gave this grant back at once.
+    let ended = waits(400, refused(1_010, Code::Forbidden));
+    let short = read_by_another(900, 1_010, view(1, 1_000, 7));
+    let over = read_by_another(1_020, 1_030, view(0, 0, 8));
+    assert!(found(vec![ended, short, over]).is_empty());
+}
+
+#[test]
+fn a_stream_with_a_removed_token_is_found() {
+    let another = |op: Op| Op {
+        principal: "q",
+        ..op
+    };
+    let found = |begin, received| {
+        let ops = vec![
+            another(acquire(1, 2_100, 2_110, 5)),
+            another(release(1, 2_120, 2_130, 6)),
+        ];
+        found_in(&without_token(ops, vec![stream(begin, received)]))
+    };
+    let released = || event(EventKind::Released, 0, 6);
+    assert_eq!(found(2_140, vec![released()]), ["access"]);
+    let opened = || vec![Received::Opened(None, at(1_000))];
+    assert_eq!(found(1_010, opened()), ["access"]);
+    assert!(found(5_000, opened()).is_empty());
+    assert!(found(5_000, vec![released()]).is_empty());
+    // It is no later change.
+    assert!(found(2_140, vec![event(EventKind::Granted, 1, 5)]).is_empty());
 }
 
 /// Whether a stream beside a known grant and a known release has a violation.

@@ -16,13 +16,11 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::NAMESPACE;
 use crate::history::{Answer, Ask};
 
 /// The longest time to connect.
 const CONNECT: Duration = Duration::from_secs(2);
-
-/// The namespace of all leases.
-const NAMESPACE: &str = "torture";
 
 /// A connection. Dropping it closes it, even with a request in flight.
 #[derive(Debug)]
@@ -58,11 +56,12 @@ impl Connection {
     /// Sends a request and waits for the whole answer.
     pub(crate) async fn ask(
         &mut self,
+        credential: &str,
         lease: &str,
         holder: Option<&str>,
         ask: &Ask,
     ) -> io::Result<Answer> {
-        let response = self.send(request(lease, holder, ask)).await?;
+        let response = self.send(request(credential, lease, holder, ask)).await?;
         let status = response.status().as_u16();
         let body = response.into_body().collect().await;
         let body = body.map_err(io::Error::other)?.to_bytes();
@@ -72,6 +71,7 @@ impl Connection {
     /// Requests a stream of events.
     pub(crate) async fn watch(
         &mut self,
+        credential: &str,
         lease: Option<&str>,
         renewed: bool,
         after: Option<u64>,
@@ -80,6 +80,7 @@ impl Connection {
         let uri = format!("/v1/namespaces/{NAMESPACE}/leases/{lease}events?renewed={renewed}");
         let mut request = Request::get(uri).header("host", "localhost");
         request = request.header("accept", "text/event-stream");
+        request = request.header("authorization", format!("Bearer {credential}"));
         if let Some(after) = after {
             request = request.header("last-event-id", after);
         }
@@ -100,7 +101,7 @@ impl Drop for Connection {
     }
 }
 
-fn request(lease: &str, holder: Option<&str>, ask: &Ask) -> Request<Full<Bytes>> {
+fn request(credential: &str, lease: &str, holder: Option<&str>, ask: &Ask) -> Request<Full<Bytes>> {
     let get = |path: &str| (Method::GET, path.to_owned(), None);
     let post = |verb: &str, body: Value| (Method::POST, format!("/{lease}/{verb}"), Some(body));
     let id = |id: &LeaseId| id.to_wire().to_string();
@@ -151,10 +152,15 @@ fn request(lease: &str, holder: Option<&str>, ask: &Ask) -> Request<Full<Bytes>>
         Ask::Poll { after, wait_ms } => get(&format!("/{lease}?after={after}&wait_ms={wait_ms}")),
         Ask::Terms => get(&format!("/{lease}/history")),
         Ask::List => get(""),
+        Ask::SignIn => (Method::POST, String::new(), Some(json!({}))),
     };
-    let uri = format!("/v1/namespaces/{NAMESPACE}/leases{path}");
+    let uri = match ask {
+        Ask::SignIn => "/v1/session".into(),
+        _ => format!("/v1/namespaces/{NAMESPACE}/leases{path}"),
+    };
     let mut request = Request::builder().method(method).uri(uri);
     request = request.header("host", "localhost");
+    request = request.header("authorization", format!("Bearer {credential}"));
     let body = match body {
         Some(body) => {
             request = request.header("content-type", "application/json");
@@ -179,6 +185,8 @@ fn answer(ask: &Ask, status: u16, body: &[u8]) -> Answer {
             Answer::Verified { current, epoch }
         }),
         (204, Ask::Delete) => Ok(Answer::Deleted),
+        (200, Ask::SignIn) => serde_json::from_slice(body)
+            .map(|wire::SessionReply { session, .. }| Answer::SignedIn(session)),
         (200, _) => serde_json::from_slice(body).map(Answer::View),
         _ => serde_json::from_slice(body).map(Answer::Refused),
     };

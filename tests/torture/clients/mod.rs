@@ -6,13 +6,13 @@ mod operator;
 mod reader;
 mod watcher;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use connection::Connection;
 use tenure_core::lease::LeaseId;
 use tenure_sim::sim::Rng;
 use tokio::sync::watch;
@@ -20,9 +20,17 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::history::{Answer, Ask, Op, Outcome, Recorder, now};
+use crate::rights::{ADMIN, CONTENDERS, OPERATOR, READERS};
+use connection::Connection;
 
 /// The first half of every lease id of a run: no event may contain it.
 pub(crate) const SECRET: u64 = 0x5ec2_e71d_ca11_4bad;
+
+/// The namespace of all leases.
+pub(crate) const NAMESPACE: &str = "torture";
+
+/// The tokens of clients, by the names of their principals.
+pub(crate) type Tokens = BTreeMap<&'static str, String>;
 
 /// The number of clients of each kind.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +56,7 @@ pub(crate) struct RoundState {
     /// The store's address, and that of a proxy before it.
     pub(crate) routes: [SocketAddr; 2],
     pub(crate) recorder: Recorder,
+    tokens: Tokens,
     connections: AtomicU64,
     phase: watch::Sender<Phase>,
     /// The latest attempts to acquire, as targets of hand-overs.
@@ -66,10 +75,11 @@ pub(crate) enum Phase {
 }
 
 impl RoundState {
-    pub(crate) fn new(routes: [SocketAddr; 2]) -> Self {
+    pub(crate) fn new(routes: [SocketAddr; 2], tokens: Tokens) -> Self {
         Self {
             routes,
             recorder: Recorder::default(),
+            tokens,
             connections: AtomicU64::default(),
             phase: watch::Sender::new(Phase::Running),
             attempts: Mutex::default(),
@@ -123,20 +133,23 @@ pub(crate) fn start(
     counts: ClientCounts,
     seed: u64,
 ) -> Vec<JoinHandle<()>> {
-    let session = |kind: &str, number: usize, stream: u64| {
+    let session = |kind: &str, principals: &[&'static str], number: usize, stream: u64| {
         let dice = Rng::new(seed, stream + number as u64);
-        Session::new(state.clone(), format!("{kind}{number}"), dice)
+        let principal = principals[number % principals.len()];
+        Session::new(state.clone(), format!("{kind}{number}"), principal, dice)
     };
     let mut tasks = Vec::new();
     for number in 0..counts.contenders {
-        let session = session("c", number, 1_000);
+        let session = session("c", &CONTENDERS, number, 1_000);
         tasks.push(tokio::spawn(contender::run(session, number as u64)));
     }
     for number in 0..counts.operators {
-        tasks.push(tokio::spawn(operator::run(session("o", number, 2_000))));
+        let session = session("o", &[OPERATOR], number, 2_000);
+        tasks.push(tokio::spawn(operator::run(session)));
     }
     for number in 0..counts.readers {
-        tasks.push(tokio::spawn(reader::run(session("r", number, 3_000))));
+        let session = session("r", &READERS, number, 3_000).signs_in(number);
+        tasks.push(tokio::spawn(reader::run(session)));
     }
     tasks
 }
@@ -146,15 +159,16 @@ pub(crate) fn start_watchers(state: &Arc<RoundState>, seed: u64) -> Vec<JoinHand
     let watched = watcher::WATCHED.into_iter().enumerate();
     let watchers = watched.map(|(number, (lease, renewed))| {
         let dice = Rng::new(seed, 4_000 + number as u64);
-        let session = Session::new(state.clone(), format!("w{number}"), dice);
-        tokio::spawn(watcher::run(session, lease, renewed))
+        let principal = READERS[number % READERS.len()];
+        let session = Session::new(state.clone(), format!("w{number}"), principal, dice);
+        tokio::spawn(watcher::run(session.signs_in(number), lease, renewed))
     });
     watchers.collect()
 }
 
 /// Reads everything once more, without faults.
 pub(crate) async fn read_all(state: &Arc<RoundState>) {
-    let mut session = Session::new(state.clone(), "last".into(), Rng::new(0, 0));
+    let mut session = Session::new(state.clone(), "last".into(), ADMIN, Rng::new(0, 0));
     session.routes = [0, 0];
     for lease in QUIET.into_iter().chain(ROUGH).chain(SPARSE) {
         for ask in [Ask::View, Ask::Terms] {
@@ -171,6 +185,10 @@ pub(crate) async fn read_all(state: &Arc<RoundState>) {
 struct Session {
     state: Arc<RoundState>,
     name: String,
+    principal: &'static str,
+    /// Whether the client uses sessions, and its present one.
+    signs_in: bool,
+    session: Option<String>,
     dice: Rng,
     /// The preferred route is the first.
     routes: [usize; 2],
@@ -195,14 +213,55 @@ struct LateRequest {
 }
 
 impl Session {
-    fn new(state: Arc<RoundState>, name: String, mut dice: Rng) -> Self {
+    fn new(state: Arc<RoundState>, name: String, principal: &'static str, mut dice: Rng) -> Self {
         let first = dice.below(2) as usize;
         Self {
             state,
             name,
+            principal,
+            signs_in: false,
+            session: None,
             dice,
             routes: [first, first],
             spare: Vec::new(),
+        }
+    }
+
+    /// Lets every second client of a principal use sessions.
+    fn signs_in(mut self, number: usize) -> Self {
+        self.signs_in = number / READERS.len() % 2 == 1;
+        self
+    }
+
+    /// The credential of a request, and whether it is a session.
+    fn credential(&self) -> (String, bool) {
+        match &self.session {
+            Some(session) => (session.clone(), true),
+            None => (self.state.tokens[self.principal].clone(), false),
+        }
+    }
+
+    /// Makes a session, if the client uses sessions and has none.
+    async fn sign_in(&mut self) {
+        if !self.signs_in || self.session.is_some() {
+            return;
+        }
+        if let Some(connection) = self.connection().await {
+            let patience = Duration::from_secs(2);
+            let asked = self.ask_over(connection, "", None, Ask::SignIn, patience);
+            match asked.await {
+                RequestResult::Answered(Answer::SignedIn(session)) => self.session = Some(session),
+                RequestResult::Late(late) => late.give_up(),
+                RequestResult::Answered(_) | RequestResult::Broken => {}
+            }
+        }
+    }
+
+    /// Forgets the session after an answer with the status of a wrong credential, which is 429 if
+    /// the clients of this address have sent many.
+    fn refused(&mut self, status: u16) {
+        if matches!(status, 401 | 429) {
+            self.session = None;
         }
     }
 
@@ -258,12 +317,18 @@ impl Session {
         ask: Ask,
         patience: Duration,
     ) -> Option<Answer> {
+        self.sign_in().await;
         let connection = self.connection().await?;
         match self
             .ask_over(connection, lease, holder, ask, patience)
             .await
         {
-            RequestResult::Answered(answer) => Some(answer),
+            RequestResult::Answered(answer) => {
+                if let Answer::Refused(problem) = &answer {
+                    self.refused(problem.status);
+                }
+                Some(answer)
+            }
             RequestResult::Broken => None,
             RequestResult::Late(late) => {
                 late.give_up();
@@ -281,8 +346,11 @@ impl Session {
         ask: Ask,
         patience: Duration,
     ) -> RequestResult {
+        let (credential, by_session) = self.credential();
         let number = self.state.recorder.begin(Op {
             client: self.name.clone(),
+            principal: self.principal,
+            by_session,
             connection: connection.number,
             lease: lease.to_owned(),
             holder: holder.map(str::to_owned),
@@ -296,7 +364,9 @@ impl Session {
         let (state, lease) = (self.state.clone(), lease.to_owned());
         let holder = holder.map(str::to_owned);
         let mut task = tokio::spawn(async move {
-            let answer = connection.ask(&lease, holder.as_deref(), &ask).await;
+            let answer = connection
+                .ask(&credential, &lease, holder.as_deref(), &ask)
+                .await;
             let at = now();
             let outcome = match &answer {
                 Ok(answer) => Outcome::Answered {
@@ -334,7 +404,8 @@ impl Session {
     fn repeat_later(&mut self, lease: &'static str, holder: &str, ask: Ask) {
         let after = self.millis(0, 1_500);
         let dice = Rng::new(self.dice.below(u64::MAX), 0);
-        let mut session = Self::new(self.state.clone(), format!("{}+", self.name), dice);
+        let name = format!("{}+", self.name);
+        let mut session = Self::new(self.state.clone(), name, self.principal, dice);
         let holder = holder.to_owned();
         tokio::spawn(async move {
             sleep(after).await;

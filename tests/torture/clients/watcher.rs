@@ -26,6 +26,7 @@ pub(super) async fn run(mut session: Session, lease: Option<&'static str>, renew
     let mut watcher = Watcher {
         stream: Stream {
             client: session.name.clone(),
+            principal: session.principal,
             lease: lease.map(str::to_owned),
             renewed,
             received: Vec::new(),
@@ -61,18 +62,25 @@ struct Watcher {
 impl Watcher {
     /// Reads from one connection until it breaks. It may be cancelled.
     async fn follow(&mut self, session: &mut Session) {
+        session.sign_in().await;
         let Some(mut connection) = session.new_connection().await else {
             return;
         };
         let lease = self.stream.lease.as_deref();
+        let (sent, (credential, _)) = (now(), session.credential());
         let opening = connection
-            .watch(lease, self.stream.renewed, self.last)
+            .watch(&credential, lease, self.stream.renewed, self.last)
             .await;
         let response = match opening {
             Ok(response) if response.status() == 200 => response,
-            _ => return session.pause(20, 100).await,
+            refused => {
+                if let Ok(response) = refused {
+                    session.refused(response.status().as_u16());
+                }
+                return session.pause(20, 100).await;
+            }
         };
-        self.record(Received::Opened(self.last));
+        self.record(Received::Opened(self.last, sent));
         let mut blocks = SseStream::new(response.into_body());
         while let Some(Ok(block)) = blocks.next().await {
             let received = received(block);

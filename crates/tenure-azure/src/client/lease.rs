@@ -70,7 +70,7 @@ impl BlobLease {
             Request::Resume {
                 lease_id, epoch, ..
             } => self.resume(lease_id, epoch, timeout).await,
-            Request::Renew(lease_id) => {
+            Request::Renew(lease_id) | Request::Look(lease_id) => {
                 let Some(epoch) = self.epoch_of(lease_id) else {
                     // A lease id without a term has no lease to renew.
                     return Answer::Superseded;

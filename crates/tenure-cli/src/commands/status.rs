@@ -25,18 +25,21 @@ pub(crate) struct Status {
 impl Status {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let LeaseArgs { name, store, json } = &self.lease;
-        let (view, waiters) = match self.other_service()? {
-            Some(service) => (block_on(service.lease())?, None),
+        let (view, waiters, awaited) = match self.other_service()? {
+            Some(service) => {
+                let view = block_on(service.lease())?;
+                (view, None, block_on(service.awaited())?)
+            }
             None => {
                 let client = store::client(store)?;
                 match block_on(client.lease(name)) {
                     Err(error) if is_unreachable(&error) => return self.without_store(error),
-                    view => (view?, block_on(client.waiters(name))?),
+                    view => (view?, block_on(client.waiters(name))?, None),
                 }
             }
         };
         let view = view.ok_or_else(|| store::unknown_lease(name))?;
-        lease_view::print_with_waiters(&view, waiters.as_ref(), *json)?;
+        lease_view::print_with_waiters(&view, waiters.as_ref(), awaited.as_ref(), *json)?;
         if *json || view.epoch.is_some() {
             return Ok(());
         }

@@ -139,7 +139,7 @@ impl Candidate {
                     store.send(context, attempt, request, timeout);
                 }
             }
-            Output::Effect(JointEffect::Store(LeaseEffect::Retrying(_))) => {}
+            Output::Effect(JointEffect::Store(LeaseEffect::Retrying(..))) => {}
             Output::Effect(JointEffect::Peers(effect)) => {
                 if let Some(peers) = &mut self.peers {
                     peers.execute(context, &mut self.machine, &effect);

@@ -74,6 +74,7 @@ impl SimMessage for Payload {
             Self::StoreRequest { request, .. } => match request {
                 Request::Acquire { .. } => "acquire",
                 Request::Renew(_) => "renew",
+                Request::Look(_) => "look",
                 Request::Resume { .. } => "resume",
                 Request::Release { .. } => "release",
                 Request::HandOver { .. } => "handover",
@@ -153,7 +154,9 @@ impl SimMessage for Payload {
                             "without_store_ms": millis(*without_store),
                         },
                     })),
-                    Request::Renew(_) | Request::Release { reason: None, .. } => {
+                    Request::Renew(_)
+                    | Request::Look(_)
+                    | Request::Release { reason: None, .. } => {
                         json_size(&json!({ "lease_id": lease_id }))
                     }
                     Request::Release {

@@ -184,7 +184,9 @@ impl Store {
                 let operation = Operation::Resume(request, of_term, self.wall(context));
                 (operation, None)
             }
-            Request::Renew(lease_id) => (Operation::Renew(lease_id, None), None),
+            Request::Renew(lease_id) | Request::Look(lease_id) => {
+                (Operation::Renew(lease_id, None), None)
+            }
             Request::Release { lease_id, .. } => (Operation::Release(self.known(lease_id)), None),
             Request::HandOver {
                 lease_id,

@@ -1,7 +1,7 @@
 //! Whether a missing right is permanent.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tenure_core::lease::candidate::Answer;
@@ -15,37 +15,44 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Whether the service has ever admitted this candidate.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
-    /// `true` once the service has executed or answered a request of this candidate. From then on a
-    /// missing right may be a temporary mistake of an operator.
+    /// From then on a missing right may be a temporary mistake of an operator.
     was_admitted: AtomicBool,
-    /// The time when the service first refused this candidate.
-    denied_since: OnceLock<Instant>,
+    /// The first of the last answers in a row that all denied the candidate.
+    denied_since: Mutex<Option<Instant>>,
 }
 
 impl Admission {
-    /// Lets [`Answer::Denied`] pass only if the service has never accepted this candidate; an
-    /// acquire is the only request that such a candidate sends. Later the same answer may be
-    /// temporary, so it must not end a campaign, and never a term. `origin` is added to the reason:
-    /// the request and the origin of the credential.
+    /// Lets [`Answer::Denied`] pass only if the service has never admitted this candidate, and has
+    /// denied it for a while. Later the same answer may be temporary, so it must not end a campaign,
+    /// and never a term. `admits` tells which answers admit a candidate. `origin` is added to the
+    /// reason: the request and the origin of the credential.
     pub(super) fn settle(
         &self,
         reply: BackendReply,
+        admits: impl FnOnce(&Answer) -> bool,
         origin: impl FnOnce() -> String,
     ) -> BackendReply {
+        let mut denied_since = self
+            .denied_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let answer = match reply.answer {
             Answer::Denied(why) => {
-                let denied_since = *self.denied_since.get_or_init(Instant::now);
-                let is_early = denied_since.elapsed() < GRACE;
+                let is_early = denied_since.get_or_insert_with(Instant::now).elapsed() < GRACE;
                 if is_early || self.was_admitted.load(Ordering::Relaxed) {
                     Answer::Unknown(why)
                 } else {
+                    // The next campaign tries for as long again.
+                    *denied_since = None;
                     Answer::Denied(format!("{why}; {}", origin()))
                 }
             }
-            Answer::Unknown(_) | Answer::Refused(_) => reply.answer,
-            admitted => {
-                self.was_admitted.store(true, Ordering::Relaxed);
-                admitted
+            answer => {
+                *denied_since = None;
+                if admits(&answer) {
+                    self.was_admitted.store(true, Ordering::Relaxed);
+                }
+                answer
             }
         };
         BackendReply { answer, ..reply }

@@ -87,6 +87,10 @@ impl LeaseBackend for AzureBlobBackend {
     fn address(&self) -> String {
         self.address.clone()
     }
+
+    fn kind(&self) -> &'static str {
+        "blob service"
+    }
 }
 
 impl From<BlobClientError> for BackendError {

@@ -103,7 +103,7 @@ impl LeaseBackend for HttpStore {
                     };
                     Call::post(path("/acquire"), &body)
                 }
-                Request::Renew(lease_id) => {
+                Request::Renew(lease_id) | Request::Look(lease_id) => {
                     let body = RenewRequest {
                         lease_id: wire_id(lease_id),
                         duration_ms: None,
@@ -215,7 +215,9 @@ impl HttpStore {
     /// Adds the request and the origin of the credential to the refusal of a candidate that the
     /// store has never accepted.
     fn settle(&self, reply: BackendReply) -> BackendReply {
-        self.admission.settle(reply, || {
+        // Only a store that accepts the credential executes a request or tells the holder.
+        let admits = |answer: &Answer| !matches!(answer, Answer::Unknown(_) | Answer::Refused(_));
+        self.admission.settle(reply, admits, || {
             let origin = self.store.credentials.origin();
             let refused = path(&self.election, "/acquire");
             format!("it refused POST {refused}; {origin}")

@@ -18,12 +18,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::{BoxFuture, join_all, ready};
 use tenure_core::ElectionName;
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{LeaseId, Metadata};
 
 pub use error::BackendError;
+pub use tenure_core::lease::election_record::AwaitedTerm;
 
 use crate::candidate_runtime::StartError;
 use crate::clock::Clock;
@@ -67,6 +68,23 @@ pub(crate) trait LeaseBackend: Any + fmt::Debug + Send + Sync {
         true
     }
 
+    /// Returns whether other programs write the lease, so that a leader must look at it between
+    /// renewals.
+    fn has_other_writers(&self) -> bool {
+        false
+    }
+
+    /// Returns the right that the service does not give to this credential, as text; `None` if none
+    /// is missing, or if the service can't be asked.
+    fn missing_right(&self) -> BackendFuture<'_, Option<String>> {
+        Box::pin(ready(Ok(None)))
+    }
+
+    /// Returns the term that candidates wait for although the lease has no valid holder.
+    fn awaited(&self) -> BackendFuture<'_, Option<AwaitedTerm>> {
+        Box::pin(ready(Ok(None)))
+    }
+
     /// Waits until the revision of the lease is greater than `after`, but no longer than `wait`,
     /// and returns the lease. A service without revisions answers at once with revision 0, and the
     /// observer asks again later.
@@ -77,6 +95,11 @@ pub(crate) trait LeaseBackend: Any + fmt::Debug + Send + Sync {
 
     /// Returns the service's address, without secrets.
     fn address(&self) -> String;
+
+    /// Returns the name of such a service in messages.
+    fn kind(&self) -> &'static str {
+        "lease store"
+    }
 }
 
 /// An answer of a lease service for the machine, and its outcome for the metrics.
@@ -189,6 +212,32 @@ impl LeaseService {
     #[must_use]
     pub fn address(&self) -> String {
         self.backend.address()
+    }
+
+    /// Returns the name of such a service in messages, such as `API server`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.backend.kind()
+    }
+
+    /// Returns the right that a candidate needs and that the service does not give to this
+    /// credential. Only an API server of Kubernetes can be asked.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError`] if the service does not tell.
+    pub async fn missing_right(&self) -> Result<Option<String>, BackendError> {
+        self.backend.missing_right().await
+    }
+
+    /// Returns the term that candidates wait for although the lease has no valid holder. Only in an
+    /// object that other programs write too such a term exists.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError`].
+    pub async fn awaited(&self) -> Result<Option<AwaitedTerm>, BackendError> {
+        self.backend.awaited().await
     }
 
     /// Returns the lease of the configuration's election, or `None` if no candidate has ever

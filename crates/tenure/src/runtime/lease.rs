@@ -41,12 +41,16 @@ pub(crate) struct LeaseChannel {
     metrics: Arc<Recorder>,
     /// Whether the last request got no answer.
     is_silent: bool,
-    /// With a fallback: failures before this time are not logged as warnings.
-    quiet_until: Instant,
+    /// The reasons of failed requests, and when each was last given.
+    reasons: BTreeMap<String, Instant>,
 }
 
-/// The time between two warnings about failed requests, with a fallback.
+/// A reason that has not occurred for this time is logged again.
 const QUIET: Duration = Duration::from_secs(60);
+
+/// The number of reasons that are remembered. A service that gives another one each time must not
+/// fill the memory.
+const MAX_REASONS: usize = 16;
 
 /// A request to send: the attempt, the request, and its timeout.
 pub(super) type OutgoingRequest = (u64, Request, Duration);
@@ -62,7 +66,7 @@ impl LeaseChannel {
             renewal: None,
             metrics,
             is_silent: false,
-            quiet_until: Instant::default(),
+            reasons: BTreeMap::new(),
         }
     }
 
@@ -80,7 +84,8 @@ impl LeaseChannel {
     }
 
     pub(super) fn execute(&mut self, now: Instant, effect: LeaseEffect) {
-        let (election, candidate) = (&self.config.election, &self.config.candidate);
+        let config = self.config.clone();
+        let (election, candidate) = (&config.election, &config.candidate);
         match effect {
             LeaseEffect::Send {
                 attempt,
@@ -96,15 +101,26 @@ impl LeaseChannel {
                 }
                 self.outbox.push((attempt, request, timeout));
             }
-            // With a fallback a lost store ends no term, and the requests to it go on for days.
-            LeaseEffect::Retrying(why) if self.config.has_fallback() && now < self.quiet_until => {
-                debug!(parent: &self.span, %election, %candidate, error = why, "retrying");
-            }
-            LeaseEffect::Retrying(why) => {
-                self.quiet_until = now + QUIET;
-                warn!(parent: &self.span, %election, %candidate, error = why, "retrying");
+            LeaseEffect::Retrying(why, delay) => {
+                let error = match delay {
+                    Some(delay) => format!("{why}; trying again in {delay:.1?}"),
+                    None => why.clone(),
+                };
+                // A service may be away or refuse for days.
+                match self.is_new_reason(now, why) {
+                    true => warn!(parent: &self.span, %election, %candidate, error, "retrying"),
+                    false => debug!(parent: &self.span, %election, %candidate, error, "retrying"),
+                }
             }
         }
+    }
+
+    fn is_new_reason(&mut self, now: Instant, why: String) -> bool {
+        self.reasons.retain(|_, last| now.since(*last) < QUIET);
+        if self.reasons.len() >= MAX_REASONS {
+            self.reasons.pop_first();
+        }
+        self.reasons.insert(why, now).is_none()
     }
 
     /// Counts a reply of the lease service.
@@ -112,7 +128,7 @@ impl LeaseChannel {
         let is_silent = outcome == RequestOutcome::NoAnswer;
         if std::mem::replace(&mut self.is_silent, is_silent) && !is_silent {
             let (election, candidate) = (&self.config.election, &self.config.candidate);
-            info!(%election, %candidate, "the lease service answers again");
+            info!(%election, %candidate, "the {} answers again", self.backend.kind());
         }
         if outcome == RequestOutcome::Unauthorized {
             self.metrics.auth_failure();
@@ -142,7 +158,7 @@ impl LeaseChannel {
 impl LeaseStrategy {
     pub(crate) fn new(config: Arc<Config>, backend: SharedBackend, metrics: Arc<Recorder>) -> Self {
         Self {
-            machine: LeaseCandidate::new(config.timings),
+            machine: LeaseCandidate::new(config.timings).with_looks(backend.has_other_writers()),
             channel: LeaseChannel::new(config, backend, metrics),
         }
     }
@@ -192,7 +208,7 @@ impl StrategyIo for LeaseStrategy {
     fn hand_over(&mut self, now: Instant, to: CandidateId) -> Result<(), &'static str> {
         if !self.channel.backend.can_hand_over() {
             return Err(
-                "this lease service can't hand a lease over to a chosen candidate; the term goes on",
+                "this strategy can't hand a lease over to a chosen candidate; the term goes on",
             );
         }
         self.machine.hand_over(now, to);
@@ -209,6 +225,7 @@ const fn name(request: &Request) -> &'static str {
     match request {
         Request::Acquire { .. } => "acquire",
         Request::Renew(_) => "renew",
+        Request::Look(_) => "look",
         Request::Resume { .. } => "resume",
         Request::Release { .. } => "release",
         Request::HandOver { .. } => "handover",

@@ -13,15 +13,16 @@ use std::time::{Duration, SystemTime};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 use nix::time::{ClockId, clock_gettime};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use tenure::__cli::Settings;
-use tenure::backend::{BackendError, LeaseService};
+use tenure::backend::{AwaitedTerm, BackendError, LeaseService};
 use tenure::config::Strategy;
 use tenure::store::{ClusterView, Code, Endpoint, Pong, StoreClient, StoreError};
 use tenure::{Config, ElectionName, StartError, Timings};
 
 use crate::exit::{self, UNREACHABLE};
+use crate::lease_view;
 use crate::output;
 use crate::runtime::block_on;
 use crate::settings::{ClientArgs, with_any_election};
@@ -84,12 +85,15 @@ struct Clock {
 /// One address of the store.
 #[derive(Debug, Default, Serialize)]
 struct StoreReport {
+    /// The name of such a service.
+    #[serde(skip)]
+    kind: &'static str,
     server: String,
     /// The id of the store.
     id: Option<String>,
     /// Whether anything answers at the address.
     answers: bool,
-    /// Whether a store answers, or the service that has the blob.
+    /// Whether a store answers, or the other service.
     reachable: bool,
     ready: bool,
     connect_ms: Option<f64>,
@@ -102,6 +106,15 @@ struct StoreReport {
     /// The state of the server in its cluster, if it is in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<ClusterView>,
+    /// The right that this credential lacks for a candidate, as the service reviews it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing_right: Option<String>,
+    /// The reason why the service does not review rights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_reviewed: Option<String>,
+    /// The term that candidates wait for although the lease has no valid holder.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_json")]
+    awaited: Option<AwaitedTerm>,
     /// The limits that the store reports, if it does.
     limits: Option<BTreeMap<String, u64>>,
     error: Option<String>,
@@ -153,6 +166,9 @@ async fn examine(
     for service in services(config)? {
         let store = StoreReport::examine(&service, &config.election).await;
         findings.extend(store.finding(config.timings()));
+        let server = &store.server;
+        let missing = store.missing_right.iter();
+        findings.extend(missing.map(|right| format!("{server}: {right}")));
         stores.push(store);
     }
     let ids: BTreeSet<&str> = stores.iter().filter_map(|it| it.id.as_deref()).collect();
@@ -223,6 +239,13 @@ fn services(config: &Config) -> Result<Vec<Service>, StartError> {
 }
 
 impl Service {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Store(..) => "store",
+            Self::Other(service) => service.kind(),
+        }
+    }
+
     fn address(&self) -> String {
         match self {
             Self::Store(server, _) => server.to_string(),
@@ -241,14 +264,25 @@ impl Service {
 impl StoreReport {
     async fn examine(service: &Service, election: &ElectionName) -> Self {
         let mut store = Self {
+            kind: service.kind(),
             server: service.address(),
             ..Self::default()
         };
         if let Err(error) = store.measure(service, election).await {
             let problem = error.get_ref().downcast_ref::<StoreError>();
-            store.answers |= !matches!(error, BackendError::Unreachable(_));
-            store.reachable |= matches!(problem, Some(StoreError::Problem(_)));
+            let has_answered = !matches!(error, BackendError::Unreachable(_));
+            store.answers |= has_answered;
+            store.reachable |= match service {
+                Service::Store(..) => matches!(problem, Some(StoreError::Problem(_))),
+                Service::Other(_) => has_answered,
+            };
             store.error = Some(error.to_string());
+        }
+        if let (Service::Other(service), true) = (service, store.reachable) {
+            match service.missing_right().await {
+                Ok(right) => store.missing_right = right,
+                Err(error) => store.not_reviewed = Some(error.to_string()),
+            }
         }
         store
     }
@@ -289,6 +323,9 @@ impl StoreReport {
             self.caller = client.whoami().await.ok();
             client.ready().await?;
         }
+        if let Service::Other(service) = service {
+            self.awaited = service.awaited().await?;
+        }
         self.reachable = true;
         self.ready = true;
         Ok(())
@@ -322,6 +359,10 @@ fn ahead(pong: &Pong, received: DateTime<Utc>) -> Option<i64> {
         -1..=1 => 0,
         seconds => seconds,
     })
+}
+
+fn as_json<S: Serializer>(awaited: &Option<AwaitedTerm>, to: S) -> Result<S::Ok, S::Error> {
+    awaited.as_ref().map(lease_view::awaited_json).serialize(to)
 }
 
 fn millis(duration: Duration) -> f64 {
@@ -365,7 +406,7 @@ impl StoreReport {
             (false, false, true) => "answers, but not like a lease store",
             (false, false, false) => "not reachable",
         };
-        row("store", format_args!("{}: {state}", self.server))?;
+        row(self.kind, format_args!("{}: {state}", self.server))?;
         if let (Some(RoundTrip { min, median, max }), Some(connect)) =
             (self.round_trip_ms, self.connect_ms)
         {
@@ -390,6 +431,12 @@ impl StoreReport {
         }
         if let Some(id) = &self.id {
             row("  id", id)?;
+        }
+        if let Some(awaited) = &self.awaited {
+            row("  awaited", lease_view::awaited_text(awaited))?;
+        }
+        if let Some(error) = &self.not_reviewed {
+            row("  rights", format_args!("not reviewed: {error}"))?;
         }
         if let Some(view) = &self.cluster {
             cluster::print(view)?;

@@ -285,11 +285,10 @@ impl Joint {
             Phase::Elected { since, .. } if now >= *since + self.timings.renew_deadline() => {
                 let pause = random.jitter(self.timings.lease_duration());
                 let why = format!(
-                    "the peers elected this candidate, but the store granted no lease for {:?}; \
-                     pausing for {pause:.1?}",
+                    "the peers elected this candidate, but the store granted no lease for {:?}",
                     self.timings.renew_deadline()
                 );
-                let retrying = JointEffect::Store(LeaseEffect::Retrying(why));
+                let retrying = JointEffect::Store(LeaseEffect::Retrying(why, Some(pause)));
                 self.outputs.effect(retrying);
                 self.release_halves(now, Next::ElectAt(now + pause), random);
             }

@@ -98,7 +98,7 @@ impl Campaign {
                     self.acquire(cx);
                 } else {
                     // The store did not keep the request waiting, so the candidate polls.
-                    let pause = cx.random.jitter(cx.timings.renew_interval() / 5);
+                    let pause = cx.random.jitter(cx.timings.poll_interval());
                     self.pending = Pending::At(cx.now + pause);
                 }
             }
@@ -116,9 +116,8 @@ impl Campaign {
                 // id it would compete with itself.
                 let release = self.replace_doubtful_id(cx);
                 let delay = self.retry_later(cx);
-                cx.outputs.effect(LeaseEffect::Retrying(format!(
-                    "acquire: {why}; trying again in {delay:.1?}"
-                )));
+                let why = format!("acquire: {why}");
+                cx.outputs.effect(LeaseEffect::Retrying(why, Some(delay)));
                 if let Some(release) = release {
                     return Next::ReleaseFirst(release);
                 }

@@ -23,6 +23,8 @@ pub struct LeaseCandidate {
     attempts: u64,
     /// The earliest time of the next campaign.
     cooldown_until: Instant,
+    /// Whether a leader looks at its lease between renewals.
+    looks: bool,
 }
 
 #[derive(Debug)]
@@ -138,7 +140,15 @@ impl LeaseCandidate {
             outputs: Outputs::default(),
             attempts: 0,
             cooldown_until: Instant::default(),
+            looks: false,
         }
+    }
+
+    /// Lets a leader look at its lease five times per renew interval, because other programs may
+    /// change it. By default it learns of a change with its next renewal.
+    #[must_use]
+    pub fn with_looks(self, looks: bool) -> Self {
+        Self { looks, ..self }
     }
 
     /// Command: campaign, as [`campaign`](ElectionMachine::campaign) does. The term has at least
@@ -187,7 +197,10 @@ impl LeaseCandidate {
     fn transition(&mut self, next: Next, now: Instant, random: &mut dyn Random) {
         match next {
             Next::Stay => {}
-            Next::Lead(term) => {
+            Next::Lead(mut term) => {
+                if self.looks {
+                    term.look_later(&mut self.parts(now, random).2);
+                }
                 self.outputs.emit(TermEvent::Began(term.term.epoch));
                 self.phase = Phase::Leading(term);
             }

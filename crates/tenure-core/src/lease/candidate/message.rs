@@ -21,6 +21,11 @@ pub enum Request {
     },
     /// Restart the lease duration.
     Renew(LeaseId),
+    /// Read the lease of a running term, without a renewal. The answer is [`Answer::Held`] if it
+    /// shows the term, and [`Answer::Superseded`] if the term is over. It is [`Answer::Released`] if
+    /// a renewal must follow at once: another program has removed the term, so a renewal must write
+    /// it back, or the service is silent. A service that no other program writes may renew instead.
+    Look(LeaseId),
     /// Take the lease under exactly this epoch, for a term that runs without the store: renew it,
     /// also after its expiry if no other request was granted it since, or acquire it if its last
     /// epoch is smaller. It never waits.
@@ -131,6 +136,7 @@ pub enum LeaseEffect {
         /// no timeouts for requests.
         timeout: Duration,
     },
-    /// A request failed and will be retried. The text is for the log.
-    Retrying(String),
+    /// A request failed and will be retried, after this delay if it is known. The text is for the
+    /// log.
+    Retrying(String, Option<Duration>),
 }

@@ -139,7 +139,7 @@ impl Release {
     /// Creates the release after a campaign that was given up.
     pub(super) fn of_campaign(cx: &Context<'_>, lease_id: LeaseId) -> Self {
         // The limit allows for one failed attempt and a second one.
-        let limit = (cx.timings.renew_interval() / 5).max(2 * MIN_ATTEMPT);
+        let limit = cx.timings.poll_interval().max(2 * MIN_ATTEMPT);
         Self::new(cx, lease_id, limit.min(WITHDRAWAL_LIMIT))
     }
 
@@ -188,17 +188,15 @@ impl Release {
             };
             let delay = retry_delay(self.failures, interval, cx);
             self.pending = Pending::At(cx.now + delay);
-            cx.outputs.effect(LeaseEffect::Retrying(format!(
-                "release: {why}; trying again in {delay:.1?}"
-            )));
+            let why = format!("release: {why}");
+            cx.outputs.effect(LeaseEffect::Retrying(why, Some(delay)));
             return false;
         }
         // The successor does not wait, or the service refuses the hand-over for another reason. The
         // task has ended, so the lease goes to the next candidate.
         if let (Some(to), Answer::Refused(why)) = (&self.successor, answer) {
-            cx.outputs.effect(LeaseEffect::Retrying(format!(
-                "hand over to {to}: {why}; the lease is released instead"
-            )));
+            let why = format!("hand over to {to}: {why}; the lease is released instead");
+            cx.outputs.effect(LeaseEffect::Retrying(why, None));
             self.successor = None;
             self.pending = Pending::At(cx.now);
             return false;
@@ -210,6 +208,10 @@ impl Release {
         if let (Some(until), false) = (stray, *answer == Answer::Released) {
             self.pending = Pending::At(until);
             return false;
+        }
+        if let Answer::Refused(why) | Answer::Denied(why) = answer {
+            let why = format!("release: {why}; the lease is left to expire");
+            cx.outputs.effect(LeaseEffect::Retrying(why, None));
         }
         // The lease is released, or this id no longer holds it.
         true

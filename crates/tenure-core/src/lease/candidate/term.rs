@@ -20,8 +20,13 @@ pub(super) const MIN_ATTEMPT: Duration = Duration::from_millis(100);
 pub(super) struct LeaseTerm {
     pub(super) term: Term<CandidateId>,
     pub(super) lease_id: LeaseId,
+    /// The renewal.
     pub(super) pending: Pending,
     failures: u32,
+    /// The look at the lease before the next renewal; `None` if only the store changes the lease.
+    /// A renewal does not wait for it: it replaces a look in flight, whose answer no longer counts,
+    /// because the lease may have changed since.
+    look: Option<Pending>,
 }
 
 impl LeaseTerm {
@@ -37,12 +42,14 @@ impl LeaseTerm {
             lease_id,
             pending: next_renewal(cx, sent),
             failures: 0,
+            look: None,
         }
     }
 
     pub(super) fn poll_timeout(&self, timings: &Timings) -> Instant {
-        let due = self.term.poll_timeout(timings);
-        self.renewal_due().map_or(due, |renewal| renewal.min(due))
+        let due = [self.renewal_due(), self.look_due()];
+        let due = due.into_iter().flatten();
+        due.fold(self.term.poll_timeout(timings), Instant::min)
     }
 
     /// Returns the sending of the request that the term counts from.
@@ -54,6 +61,23 @@ impl LeaseTerm {
     /// lost.
     fn renewal_due(&self) -> Option<Instant> {
         self.pending.due().filter(|_| !self.term.lost)
+    }
+
+    /// Returns the time of the next look; `None` unless the term waits for its next renewal.
+    fn look_due(&self) -> Option<Instant> {
+        self.renewal_due().filter(|_| self.failures == 0)?;
+        self.look?.due()
+    }
+
+    /// Plans the next look, as often as a waiting candidate polls.
+    pub(super) fn look_later(&mut self, cx: &mut Context<'_>) {
+        let pause = cx.random.jitter(cx.timings.poll_interval());
+        self.look = Some(Pending::At(cx.now + pause));
+    }
+
+    fn look(&mut self, cx: &mut Context<'_>) {
+        let timeout = cx.timings.poll_interval().max(MIN_ATTEMPT);
+        self.look = Some(cx.send(Request::Look(self.lease_id), timeout));
     }
 
     /// Sends the next renewal now if it is due soon.
@@ -69,6 +93,7 @@ impl LeaseTerm {
         let timeout = (self.term.remaining(cx.now, cx.timings) / 3)
             .max(MIN_ATTEMPT)
             .min(cx.timings.renew_interval());
+        self.look = self.look.map(|_| Pending::At(cx.now));
         self.pending = cx.send(Request::Renew(self.lease_id), timeout);
     }
 
@@ -76,11 +101,17 @@ impl LeaseTerm {
         self.term.tick(cx.now, cx.timings, cx.outputs);
         if self.renewal_due().is_some_and(|due| cx.now >= due) {
             self.renew(cx);
+        } else if self.look_due().is_some_and(|due| cx.now >= due) {
+            self.look(cx);
         }
     }
 
     pub(super) fn handle_answer(&mut self, cx: &mut Context<'_>, attempt: u64, answer: Answer) {
         let is_lost = self.term.lost;
+        let look = self.look.and_then(|look| look.answered(attempt));
+        if look.is_some() && !is_lost {
+            return self.handle_look(cx, answer);
+        }
         let Some(sent) = self.pending.answered(attempt).filter(|_| !is_lost) else {
             return;
         };
@@ -92,6 +123,9 @@ impl LeaseTerm {
                 self.failures = 0;
                 self.term.renew(sent);
                 self.pending = next_renewal(cx, sent);
+                if self.look.is_some() {
+                    self.look_later(cx);
+                }
             }
             Answer::Broken { remaining } => {
                 // The store lets others lead `remaining` after its answer, and it answered after
@@ -113,16 +147,36 @@ impl LeaseTerm {
                 let left = self.term.remaining(cx.now, cx.timings);
                 let delay = retry_delay_within(left, self.failures, cx);
                 self.pending = Pending::At(cx.now + delay);
-                cx.outputs.effect(LeaseEffect::Retrying(format!(
-                    "renew: {why}; trying again in {delay:.1?}"
-                )));
+                let why = format!("renew: {why}");
+                cx.outputs.effect(LeaseEffect::Retrying(why, Some(delay)));
             }
             Answer::Released => {
-                let retrying = LeaseEffect::Retrying("renew: answered as a release".into());
-                cx.outputs.effect(retrying);
-                self.pending =
-                    Pending::At(cx.now + retry_delay(1, cx.timings.renew_interval(), cx));
+                let delay = retry_delay(1, cx.timings.renew_interval(), cx);
+                let why = "renew: answered as a release".into();
+                cx.outputs.effect(LeaseEffect::Retrying(why, Some(delay)));
+                self.pending = Pending::At(cx.now + delay);
             }
+        }
+    }
+
+    fn handle_look(&mut self, cx: &mut Context<'_>, answer: Answer) {
+        match answer {
+            Answer::Held(epoch) if epoch == self.term.epoch => self.look_later(cx),
+            // The renewal counts from its own sending, so it extends the term as any other one. If
+            // answers are late, it is the last write that counts for others: the earlier it is, the
+            // earlier the next leader begins.
+            Answer::Released => self.renew(cx),
+            Answer::Unknown(why) | Answer::Refused(why) | Answer::Denied(why) => {
+                let why = format!("look: {why}");
+                cx.outputs.effect(LeaseEffect::Retrying(why, None));
+                self.look_later(cx);
+            }
+            Answer::Broken { .. }
+            | Answer::Expired
+            | Answer::Superseded
+            | Answer::IdRetired
+            | Answer::HeldByAnother(_)
+            | Answer::Held(_) => self.lose(cx, EndReason::Superseded, cx.now),
         }
     }
 

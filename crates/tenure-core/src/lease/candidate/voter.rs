@@ -456,9 +456,8 @@ impl Holding {
                     None => retry_delay(self.failures, cx.timings.renew_interval(), cx),
                 };
                 self.pending = Pending::At(cx.now + delay);
-                cx.outputs.effect(LeaseEffect::Retrying(format!(
-                    "renew: {why}; trying again in {delay:.1?}"
-                )));
+                let why = format!("renew: {why}");
+                cx.outputs.effect(LeaseEffect::Retrying(why, Some(delay)));
             }
             Answer::Released => {
                 self.pending =

@@ -34,6 +34,8 @@
 //!       renewal writes both back, in place of the version that it read. It is refused if the record
 //!       has another holder, the mark of another term, or the end of this one. A leader renews only
 //!       while its own clock permits, so no other candidate of this project can have taken the record.
+//!       Another program can take an emptied record until it is written back, so the leader also looks
+//!       at the record between renewals ([`ElectionRecord::look`]). A look extends nothing.
 //!    3. *A release* ends the mark, and empties the record only if the record still shows this holder.
 //!       It may be late, so it writes only into a record that contains the last mark of this term: an
 //!       older mark was put back by another program, and a later term may be running.
@@ -184,6 +186,21 @@ impl ElectionRecord {
         })
     }
 
+    /// Returns what the leader with this last mark finds in this version of the record.
+    #[must_use]
+    pub fn look(&self, last: &TermMark) -> RecordLook {
+        if self.renewed(last, last.duration, &last.written).is_none() {
+            return RecordLook::Over;
+        }
+        // A renewal whose answer was lost may have written a later mark of the same term.
+        let mark = self.mark.as_ref();
+        let has_mark = mark.is_some_and(|mark| mark.order() >= last.order());
+        match has_mark && self.holding.holder.is_some() {
+            true => RecordLook::Kept,
+            false => RecordLook::Removed,
+        }
+    }
+
     /// Returns the record after a release of the term with this last mark; `None` if there is nothing
     /// to release (argument 6.3). Programs that do not understand a record without a holder wait for
     /// one second.
@@ -228,6 +245,18 @@ impl Holding {
             transitions: mark.transitions,
         }
     }
+}
+
+/// What a leader finds in its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RecordLook {
+    /// The record shows the term.
+    Kept,
+    /// Another program has removed the holder or the mark: a renewal writes both back.
+    Removed,
+    /// The term is over: the record has another holder, the mark of another term, or the end of this
+    /// one.
+    Over,
 }
 
 /// What a candidate may do with a record that it has just read.
@@ -317,17 +346,18 @@ impl ObservedRecord {
                 _ => {}
             }
         }
-        match self.is_held(now, duration) {
-            true => RecordClaim::Held,
-            false => RecordClaim::Free,
+        match self.remaining(now, duration) {
+            Some(_) => RecordClaim::Held,
+            None => RecordClaim::Free,
         }
     }
 
-    /// Returns whether the last version is held, as far as this process knows: by its holder, or by a
-    /// term of this project.
+    /// Returns how long the last version is still held if it does not change, as far as this process
+    /// knows: by its holder, or by a term of this project. Returns `None` if it is not held.
     #[must_use]
-    pub fn is_held(&self, now: Instant, duration: Duration) -> bool {
-        self.is_held_by_holder(now, duration) || self.term_remaining(now, duration).is_some()
+    pub fn remaining(&self, now: Instant, duration: Duration) -> Option<Duration> {
+        self.holder_remaining(now, duration)
+            .max(self.term_remaining(now, duration))
     }
 
     /// Returns the term for whose end this process waits, although the holder would permit it to take
@@ -340,13 +370,14 @@ impl ObservedRecord {
             leader: mark.as_ref().map(|it| (it.holder.clone(), it.epoch)),
             remaining,
         };
-        (!self.is_held_by_holder(now, duration)).then(awaited)
+        let holder = self.holder_remaining(now, duration);
+        holder.is_none().then(awaited)
     }
 
-    fn is_held_by_holder(&self, now: Instant, duration: Duration) -> bool {
-        self.last.as_ref().is_some_and(|(holding, _, seen)| {
-            holding.holder.is_some() && now.since(*seen) < holding.duration.unwrap_or(duration)
-        })
+    fn holder_remaining(&self, now: Instant, duration: Duration) -> Option<Duration> {
+        let (holding, _, seen) = self.last.as_ref()?;
+        holding.holder.as_ref()?;
+        left_of(holding.duration.unwrap_or(duration), *seen, now)
     }
 
     /// Returns how long the term of the mark may still run (argument 6.1); `None` if it is over.
@@ -360,9 +391,7 @@ impl ObservedRecord {
             // Records without a mark cannot be told apart, so the whole record must be unchanged.
             _ => (self.longest.max(duration), *seen),
         };
-        until
-            .checked_sub(now.since(since))
-            .filter(|it| !it.is_zero())
+        left_of(until, since, now)
     }
 
     /// Returns whether this is the latest mark that this process has seen, and one that a candidate
@@ -377,6 +406,12 @@ impl ObservedRecord {
     pub fn next_epoch(&self, wall: UnixMillis) -> Option<Epoch> {
         Epoch::following(self.greatest, wall)
     }
+}
+
+/// Returns how much is left of a duration that began at `since`; `None` if it has passed.
+fn left_of(duration: Duration, since: Instant, now: Instant) -> Option<Duration> {
+    let left = duration.checked_sub(now.since(since));
+    left.filter(|left| !left.is_zero())
 }
 
 #[cfg(test)]

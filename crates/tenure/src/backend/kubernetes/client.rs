@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Method, StatusCode};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use tenure_core::text::is_unprintable;
 
 use super::object::{API_VERSION, LeaseObject};
@@ -26,10 +27,11 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct ApiClient {
     http: HttpClient,
-    lease: KubernetesLease,
+    pub(super) lease: KubernetesLease,
+    pub(super) server: String,
     collection: String,
     object: String,
-    /// The time before which the API server wants no request, as it said with 429.
+    /// The time before which the API server wants no request, as it said in `Retry-After`.
     quiet_until: Mutex<Option<Instant>>,
 }
 
@@ -42,9 +44,20 @@ pub(super) enum ApiError {
     /// The API server refused the request.
     #[error(transparent)]
     Refused(#[from] Box<ApiRefusal>),
+    /// The review of rights says that this right is missing. The request was not sent.
+    #[error("{0}")]
+    MissingRight(String),
+    /// The API server, or its own filter before it, has no capacity now. Such an answer is plain
+    /// text.
+    #[error("{url}: the API server refuses requests for now: {status}: {text}")]
+    Busy {
+        url: String,
+        status: StatusCode,
+        text: String,
+    },
     /// The API server has asked for a pause, and the request was not sent.
-    #[error("the API server at {url} has asked for a pause of {seconds} s (429 with Retry-After)")]
-    AskedToWait { url: String, seconds: u64 },
+    #[error("{url}: the API server has asked for a pause (Retry-After)")]
+    AskedToWait { url: String },
     /// Other programs have changed the object between each read and the write after it.
     #[error("{url}: other programs have changed the object {attempts} times before it was written")]
     Conflicts { url: String, attempts: u32 },
@@ -71,9 +84,22 @@ pub(super) struct ApiRefusal {
 }
 
 impl ApiRefusal {
-    /// Returns whether the credential or its rights are the reason.
+    /// Returns whether the API server does not know the token.
+    pub(super) fn is_of_token(&self) -> bool {
+        self.status == StatusCode::UNAUTHORIZED
+    }
+
+    /// Returns whether the refusal has the status of a missing right. Quotas, policies, webhooks and
+    /// namespaces that end have the same status.
+    pub(super) fn is_forbidden(&self) -> bool {
+        self.status == StatusCode::FORBIDDEN
+    }
+
+    /// Returns whether a right is missing: `... cannot update resource "leases" in API group ...`.
     pub(super) fn is_of_rights(&self) -> bool {
-        [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&self.status)
+        let message = self.message.to_ascii_lowercase();
+        let after = message.split_once(" cannot ").map(|(_, after)| after);
+        self.is_forbidden() && after.is_some_and(|it| it.split(' ').nth(1) == Some("resource"))
     }
 
     /// Returns whether the same request may succeed later without a change by the operator.
@@ -91,15 +117,16 @@ impl ApiRefusal {
 
     fn hint(&self) -> &'static str {
         match self.status {
-            StatusCode::FORBIDDEN => {
-                "; a Role must allow get, create and update of leases in the API group \
-                 coordination.k8s.io, and a RoleBinding must give it to the service account"
-            }
+            _ if self.is_of_rights() => ROLE,
             StatusCode::UNAUTHORIZED => "; is the token of this cluster, and has it expired?",
             _ => "",
         }
     }
 }
+
+/// The advice if a right is missing.
+pub(super) const ROLE: &str = "; a Role must allow get, create and update of leases in the API group \
+                    coordination.k8s.io, and a RoleBinding must give it to the service account";
 
 /// The body of a refusal.
 #[derive(Deserialize)]
@@ -123,8 +150,19 @@ struct Details {
 #[derive(Debug)]
 pub(super) struct Read<T> {
     pub(super) object: T,
+    status: StatusCode,
     /// The clock of the API server, as an HTTP date.
     pub(super) date: Option<String>,
+}
+
+impl<T> Read<T> {
+    fn map<U>(self, map: impl FnOnce(T) -> U) -> Read<U> {
+        Read {
+            object: map(self.object),
+            status: self.status,
+            date: self.date,
+        }
+    }
 }
 
 /// The outcome of a write that the API server has decided.
@@ -139,13 +177,14 @@ pub(super) enum Written {
 
 impl ApiClient {
     pub(super) fn new(http: HttpClient, lease: KubernetesLease) -> Self {
-        let server = lease.server.url().as_str().trim_end_matches('/');
+        let server = lease.server.url().as_str().trim_end_matches('/').to_owned();
         let namespace = lease.namespace();
         let collection = format!("{server}/apis/{API_VERSION}/namespaces/{namespace}/leases");
         Self {
             object: format!("{collection}/{}", lease.name()),
             http,
             lease,
+            server,
             collection,
             quiet_until: Mutex::default(),
         }
@@ -170,12 +209,10 @@ impl ApiClient {
             .quiet_until
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let left = quiet_until.map(|until| until.saturating_duration_since(Instant::now()));
-        match left.filter(|left| !left.is_zero()) {
-            None => Ok(()),
-            Some(left) => Err(ApiError::AskedToWait {
+        match quiet_until.is_some_and(|until| Instant::now() < until) {
+            false => Ok(()),
+            true => Err(ApiError::AskedToWait {
                 url: self.object.clone(),
-                seconds: left.as_secs() + 1,
             }),
         }
     }
@@ -188,14 +225,13 @@ impl ApiClient {
     /// Reads the newest version of the object.
     pub(super) async fn read(&self, until: Instant) -> Result<Read<Option<LeaseObject>>, ApiError> {
         let asked = self.send(Method::GET, &self.object, None, until).await;
-        match asked {
-            Ok(Read { object, date }) => Ok(Read {
-                object: Some(object),
+        match asked.and_then(|read| self.lease_of(read)) {
+            Ok(read) => Ok(read.map(Some)),
+            Err((ApiError::Refused(refusal), date)) if self.is_missing(&refusal) => Ok(Read {
+                object: None,
+                status: refusal.status,
                 date,
             }),
-            Err((ApiError::Refused(refusal), date)) if self.is_missing(&refusal) => {
-                Ok(Read { object: None, date })
-            }
             Err((error, _)) => Err(error),
         }
     }
@@ -211,7 +247,8 @@ impl ApiClient {
             true => (Method::PUT, &self.object),
             false => (Method::POST, &self.collection),
         };
-        match self.send(method, url, Some(object), until).await {
+        let sent = self.send(method, url, Some(object.body()), until).await;
+        match sent.and_then(|read| self.lease_of(read)) {
             Ok(written) => Ok(Written::Done(written.object)),
             Err((ApiError::Refused(refusal), _)) if refusal.status == StatusCode::CONFLICT => {
                 Ok(Written::Conflict)
@@ -244,20 +281,41 @@ impl ApiClient {
             && refusal.about == self.lease.name()
     }
 
-    /// Sends a request once, and again only if the token was replaced meanwhile. An error has the
-    /// date of the answer with it.
+    /// Sends an object that is not stored, and returns the answer of the API server to it.
+    pub(super) async fn post(
+        &self,
+        url: &str,
+        body: &Value,
+        until: Instant,
+    ) -> Result<Value, ApiError> {
+        let body = body.as_object();
+        let sent = self.send(Method::POST, url, body, until).await;
+        let answered = sent.map_err(|(error, _)| error)?;
+        let parsed = serde_json::from_slice(&answered.object);
+        parsed.map_err(|_| not_an_api_server(url, answered.status))
+    }
+
+    fn lease_of(&self, read: Read<Vec<u8>>) -> Result<Read<LeaseObject>, DatedError> {
+        match LeaseObject::parse(&read.object, self.lease.name()) {
+            Some(object) => Ok(read.map(|_| object)),
+            None => Err((not_an_api_server(&self.object, read.status), read.date)),
+        }
+    }
+
+    /// Sends a request once, and again only if the token was replaced meanwhile. Returns the body of
+    /// a success.
     async fn send(
         &self,
         method: Method,
         url: &str,
-        body: Option<&LeaseObject>,
+        body: Option<&Map<String, Value>>,
         until: Instant,
-    ) -> Result<Read<LeaseObject>, (ApiError, Option<String>)> {
+    ) -> Result<Read<Vec<u8>>, DatedError> {
         let unreachable = |error: reqwest::Error| {
             let (url, reason) = (url.to_owned(), innermost_cause(&error));
             (ApiError::Unreachable { url, reason }, None::<String>)
         };
-        let body = body.map(|body| serde_json::to_vec(body.body()).expect("an object of JSON"));
+        let body = body.map(|body| serde_json::to_vec(body).expect("an object of JSON"));
         let request = |client: &Client| {
             let request = client.request(method.clone(), url);
             let request = request.timeout(until.saturating_duration_since(Instant::now()));
@@ -275,30 +333,36 @@ impl ApiClient {
         let date = text(&headers, DATE.as_str()).map(str::to_owned);
         let body = read_body(response, MAX_ANSWER_BYTES).await;
         let body = body.map_err(unreachable)?.unwrap_or_default();
-        if status.is_success()
-            && let Some(object) = LeaseObject::parse(&body, self.lease.name())
-        {
-            return Ok(Read { object, date });
+        if status.is_success() {
+            return Ok(Read {
+                object: body,
+                status,
+                date,
+            });
         }
-        if status == StatusCode::TOO_MANY_REQUESTS {
+        let is_busy = BUSY.contains(&status);
+        if is_busy {
             self.note_pause(&headers);
         }
         let refused = serde_json::from_slice(&body).ok();
-        let refused = refused.filter(|it: &Status| it.kind == "Status" && !status.is_success());
-        let url = url.to_owned();
+        let refused = refused.filter(|it: &Status| it.kind == "Status");
+        let is_plain =
+            text(&headers, CONTENT_TYPE.as_str()).is_some_and(|it| it.starts_with("text/plain"));
         let error = match refused {
             Some(said) => ApiError::Refused(Box::new(ApiRefusal {
                 method,
-                url,
+                url: url.into(),
                 status,
                 reason: said.reason,
                 message: shortened(&said.message),
                 about: said.details.name,
             })),
-            None => ApiError::NotAnApiServer {
-                url,
-                status: status.as_u16(),
+            None if is_busy && is_plain => ApiError::Busy {
+                url: url.into(),
+                status,
+                text: shortened(&String::from_utf8_lossy(&body)),
             },
+            None => not_an_api_server(url, status),
         };
         Err((error, date))
     }
@@ -316,12 +380,30 @@ impl ApiClient {
     }
 }
 
+/// An error with the date of the answer.
+type DatedError = (ApiError, Option<String>);
+
+/// The statuses that the filters of an API server answer in plain text.
+const BUSY: [StatusCode; 3] = [
+    StatusCode::TOO_MANY_REQUESTS,
+    StatusCode::SERVICE_UNAVAILABLE,
+    StatusCode::GATEWAY_TIMEOUT,
+];
+
+fn not_an_api_server(url: &str, status: StatusCode) -> ApiError {
+    ApiError::NotAnApiServer {
+        url: url.into(),
+        status: status.as_u16(),
+    }
+}
+
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
 /// Returns a message of the API server as one line of limited length.
-fn shortened(message: &str) -> String {
+pub(super) fn shortened(message: &str) -> String {
     let visible = message.chars().filter(|c| !is_unprintable(*c));
-    visible.take(MAX_MESSAGE).collect()
+    let line: String = visible.take(MAX_MESSAGE).collect();
+    line.trim().to_owned()
 }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use humantime::format_duration;
 use tenure_core::lease::candidate::Answer;
-use tenure_core::lease::election_record::{ElectionRecord, ObservedRecord, RecordClaim, TermMark};
+use tenure_core::lease::election_record::{
+    AwaitedTerm, ElectionRecord, ObservedRecord, RecordClaim, RecordLook, TermMark,
+};
 use tenure_core::lease::{LeaseDuration, LeaseId};
 use tenure_core::time::millis;
 use tenure_core::{CandidateId, ElectionName, Epoch, UnixMillis};
@@ -14,6 +16,7 @@ use tracing::info;
 
 use super::client::{ApiClient, ApiError, Written};
 use super::object::{LeaseObject, MicroTimes};
+use super::review::Review;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::http::REQUEST_TIMEOUT;
@@ -31,8 +34,10 @@ pub(super) struct LeaseElection {
     election: ElectionName,
     candidate: CandidateId,
     duration: Duration,
+    poll_interval: Duration,
     metadata: BTreeMap<String, String>,
     times: MicroTimes,
+    review: Review,
     known: Mutex<Known>,
 }
 
@@ -40,6 +45,8 @@ pub(super) struct LeaseElection {
 #[derive(Debug, Default)]
 struct Known {
     observed: ObservedRecord,
+    /// Whether the object is missing, as the last read tells.
+    is_missing: bool,
     /// The object after the last write of a term, with the lease id of that term.
     written: Option<(LeaseId, LeaseObject)>,
     /// The term in [`LeaseElection::log_awaited`]; the inner `None` is an unknown one.
@@ -54,10 +61,29 @@ impl LeaseElection {
             election: config.election.clone(),
             candidate: config.candidate.clone(),
             duration: config.timings.lease_duration(),
+            poll_interval: config.timings.poll_interval(),
             metadata: config.metadata.clone(),
             times: MicroTimes::default(),
+            review: Review::default(),
             known: Mutex::default(),
         }
+    }
+
+    /// Returns the right that this candidate lacks, as the API server reviews it. Returns `None` once
+    /// it has written the object: from then on a missing right may come back.
+    pub(super) async fn missing_right(&self, was_refused: bool) -> Option<String> {
+        let (has_written, exists) = {
+            let known = self.lock();
+            (known.written.is_some(), !known.is_missing)
+        };
+        if has_written {
+            return None;
+        }
+        let (client, timeout) = (&self.client, self.poll_interval);
+        let review = self
+            .review
+            .missing_right(client, exists, was_refused, timeout);
+        review.await
     }
 
     /// Takes the object if it is free, or renews it if this lease id holds it.
@@ -65,30 +91,41 @@ impl LeaseElection {
         &self,
         lease_id: LeaseId,
         min_epoch: Option<Epoch>,
-        until: Instant,
+        timeout: Duration,
     ) -> Result<Answer, ApiError> {
         self.client.check_pause()?;
-        let read = self.client.read(until).await?;
-        let record = read.object.as_ref().map(|object| self.record(object));
-        let record = record.transpose()?;
-        // The time is read after the answer has arrived.
-        let now = self.clock.now();
-        let claim = self
-            .lock()
-            .observed
-            .claim(now, record.as_ref(), lease_id, self.duration);
-        let (next, epoch) = match (claim, &record) {
-            (RecordClaim::Held, _) => {
-                self.log_awaited(now);
-                return Ok(self.held_by_another(record.as_ref()));
+        let (read, record, claim) = loop {
+            // A read that hangs must not use up the time in which the object becomes free.
+            let read = self.client.read(Instant::now() + timeout / 3).await?;
+            let record = read.object.as_ref().map(|object| self.record(object));
+            let record = record.transpose()?;
+            // The time is read after the answer has arrived.
+            let now = self.clock.now();
+            let (claim, remaining) = {
+                let mut known = self.lock();
+                known.is_missing = record.is_none();
+                let observed = &mut known.observed;
+                let claim = observed.claim(now, record.as_ref(), lease_id, self.duration);
+                (claim, observed.remaining(now, self.duration))
+            };
+            if claim != RecordClaim::Held {
+                break (read, record, claim);
             }
+            self.log_awaited(now);
+            match remaining {
+                // The object is free before the next poll, so this candidate reads it at that moment.
+                Some(left) if left <= self.poll_interval => tokio::time::sleep(left).await,
+                _ => return Ok(self.held_by_another(record.as_ref())),
+            }
+        };
+        let (next, epoch) = match (claim, &record) {
             (RecordClaim::Own(mark), Some(record)) => {
                 let Some(renewed) = record.renewed(&mark, self.duration, &self.wall()) else {
                     return Ok(self.held_by_another(Some(record)));
                 };
                 (renewed, mark.epoch)
             }
-            (RecordClaim::Own(_) | RecordClaim::Free, record) => {
+            (_, record) => {
                 let epoch = self.next_epoch(min_epoch, read.date.as_deref(), record.as_ref())?;
                 let by = (&self.candidate, lease_id);
                 let wall = self.wall();
@@ -97,9 +134,13 @@ impl LeaseElection {
                 (granted, epoch)
             }
         };
+        // A candidate that could create the object but not renew it must not lead.
+        if let Some(right) = self.missing_right(false).await {
+            return Err(ApiError::MissingRight(right));
+        }
         let object = read.object.unwrap_or_else(|| self.client.new_object());
         let object = object.with_record(&next).with_metadata(&self.metadata);
-        match self.client.write(&object, until).await? {
+        match self.client.write(&object, Instant::now() + timeout).await? {
             Written::Done(written) => {
                 self.note(lease_id, &object, written)?;
                 Ok(Answer::Held(epoch))
@@ -121,6 +162,25 @@ impl LeaseElection {
         };
         let epoch = self.replace(lease_id, until, renewed).await?;
         Ok(epoch.map_or(Answer::Superseded, Answer::Held))
+    }
+
+    /// Reads the object while the term of this lease id runs.
+    pub(super) async fn look(&self, lease_id: LeaseId, until: Instant) -> Result<Answer, ApiError> {
+        self.client.check_pause()?;
+        let written = self.written(lease_id).map(|it| self.record(&it));
+        let written = written.transpose()?.and_then(|record| record.mark);
+        let object = match self.client.read(until).await {
+            Err(ApiError::Unreachable { .. }) => return Ok(Answer::Released),
+            read => read?.object,
+        };
+        let (Some(object), Some(mark)) = (object, written) else {
+            return Ok(Answer::Superseded);
+        };
+        Ok(match self.record(&object)?.look(&mark) {
+            RecordLook::Kept => Answer::Held(mark.epoch),
+            RecordLook::Removed => Answer::Released,
+            RecordLook::Over => Answer::Superseded,
+        })
     }
 
     /// Releases the object if this lease id holds it.
@@ -168,7 +228,7 @@ impl LeaseElection {
         let is_held = {
             let observed = &mut self.lock().observed;
             observed.observe(now, &record);
-            observed.is_held(now, self.duration)
+            observed.remaining(now, self.duration).is_some()
         };
         let leader = record.running();
         let mut holding = record.holding.clone();
@@ -196,6 +256,18 @@ impl LeaseElection {
             view.holder = holding.holder;
         }
         Ok(Some(view))
+    }
+
+    /// Returns the term that a candidate waits for that reads the object now for the first time.
+    pub(super) async fn awaited(&self) -> Result<Option<AwaitedTerm>, ApiError> {
+        let read = self.client.read(Instant::now() + REQUEST_TIMEOUT).await?;
+        let Some(object) = read.object else {
+            return Ok(None);
+        };
+        let (record, now) = (self.record(&object)?, self.clock.now());
+        let observed = &mut self.lock().observed;
+        observed.observe(now, &record);
+        Ok(observed.awaited(now, self.duration))
     }
 
     /// Replaces the object while this lease id holds it. If another program has changed the object

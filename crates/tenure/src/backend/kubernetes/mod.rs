@@ -3,6 +3,7 @@
 //! | lease candidate | API server |
 //! |---|---|
 //! | acquire | read the object; replace it if it is free, or create it if it does not exist |
+//! | look | read the object |
 //! | renew, proclaim | replace the object; after a conflict read it, and replace it if this term still holds it |
 //! | release | replace the object by one without a holder, in the same way |
 //! | observe | read the object |
@@ -15,6 +16,7 @@
 mod client;
 mod election;
 mod object;
+mod review;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +29,8 @@ use self::client::{ApiClient, ApiError};
 use self::election::LeaseElection;
 use super::admission::Admission;
 use super::{
-    BackendError, BackendFuture, BackendReply, LeaseBackend, RequestOutcome, SharedBackend,
+    AwaitedTerm, BackendError, BackendFuture, BackendReply, LeaseBackend, RequestOutcome,
+    SharedBackend,
 };
 use crate::candidate_runtime::StartError;
 use crate::clock::Clock;
@@ -38,6 +41,7 @@ use crate::store::{LeaseView, Pong};
 #[derive(Debug)]
 struct KubernetesBackend {
     election: LeaseElection,
+    /// A successful write admits the candidate.
     admission: Admission,
 }
 
@@ -60,6 +64,7 @@ impl LeaseBackend for KubernetesBackend {
     fn send(&self, request: Request, timeout: Duration) -> BoxFuture<'_, BackendReply> {
         Box::pin(async move {
             let until = Instant::now() + timeout;
+            let is_release = matches!(request, Request::Release { .. } | Request::HandOver { .. });
             let sent = match request {
                 // The API server has no waiting queue: the candidate sends an acquire repeatedly.
                 Request::Acquire {
@@ -67,9 +72,10 @@ impl LeaseBackend for KubernetesBackend {
                     wait,
                     min_epoch,
                 } => {
-                    let until = Instant::now() + timeout.saturating_sub(wait);
-                    self.election.acquire(lease_id, min_epoch, until).await
+                    let timeout = timeout.saturating_sub(wait);
+                    self.election.acquire(lease_id, min_epoch, timeout).await
                 }
+                Request::Look(lease_id) => self.election.look(lease_id, until).await,
                 Request::Renew(lease_id) => self.election.renew(lease_id, until).await,
                 // The object can't be reserved for a candidate, so callers never hand over.
                 Request::Release { lease_id, .. } | Request::HandOver { lease_id, .. } => {
@@ -78,9 +84,13 @@ impl LeaseBackend for KubernetesBackend {
                 // Only members with a fallback ask for it, and a configuration can't have both.
                 Request::Resume { .. } => Ok(Answer::Superseded),
             };
-            let reply = sent.map_or_else(|error| reply_to(&error), BackendReply::from);
-            self.admission
-                .settle(reply, || self.election.client.origin())
+            let was_refused =
+                matches!(&sent, Err(ApiError::Refused(refusal)) if refusal.is_forbidden());
+            let reply = sent.map_or_else(|error| reply_to(&error, is_release), BackendReply::from);
+            let reply = self.review(reply, was_refused).await;
+            let admits = |answer: &Answer| matches!(answer, Answer::Held(_));
+            let origin = || self.election.client.origin();
+            self.admission.settle(reply, admits, origin)
         })
     }
 
@@ -93,6 +103,24 @@ impl LeaseBackend for KubernetesBackend {
 
     fn can_hand_over(&self) -> bool {
         false
+    }
+
+    fn has_other_writers(&self) -> bool {
+        true
+    }
+
+    fn missing_right(&self) -> BackendFuture<'_, Option<String>> {
+        Box::pin(async move {
+            let (client, until) = (&self.election.client, Instant::now() + REQUEST_TIMEOUT);
+            // Without the right to read it, the object may exist.
+            let read = client.read(until).await;
+            let exists = read.is_ok_and(|read| read.object.is_some());
+            Ok(client.missing_right(exists, until).await?)
+        })
+    }
+
+    fn awaited(&self) -> BackendFuture<'_, Option<AwaitedTerm>> {
+        Box::pin(async move { Ok(self.election.awaited().await?) })
     }
 
     fn lease_after(&self, _: u64, _: Duration) -> BackendFuture<'_, Option<LeaseView>> {
@@ -114,21 +142,47 @@ impl LeaseBackend for KubernetesBackend {
     fn address(&self) -> String {
         self.election.client.url().into()
     }
+
+    fn kind(&self) -> &'static str {
+        "API server"
+    }
+}
+
+impl KubernetesBackend {
+    /// Denies a candidate that has never written and lacks a right, also while it waits for another
+    /// holder. All other refusals may be temporary, and so may a missing right after the first write.
+    async fn review(&self, reply: BackendReply, was_refused: bool) -> BackendReply {
+        let is_waiting = matches!(reply.answer, Answer::HeldByAnother(_));
+        if !(is_waiting || was_refused) {
+            return reply;
+        }
+        match self.election.missing_right(was_refused).await {
+            Some(right) => Answer::Denied(right).into(),
+            None => reply,
+        }
+    }
 }
 
 /// Returns the reply of a request that has failed.
-fn reply_to(error: &ApiError) -> BackendReply {
+fn reply_to(error: &ApiError, is_release: bool) -> BackendReply {
     let why = error.to_string();
     let (answer, outcome) = match error {
-        ApiError::Refused(refusal) if refusal.is_of_rights() => {
+        ApiError::MissingRight(_) => (Answer::Denied(why), RequestOutcome::Unauthorized),
+        ApiError::Refused(refusal) if refusal.is_of_token() => {
             (Answer::Denied(why), RequestOutcome::Unauthorized)
         }
-        ApiError::Refused(refusal) if refusal.is_transient() => {
-            (Answer::Unknown(why), RequestOutcome::Refused)
+        ApiError::Refused(refusal) if refusal.is_of_rights() => {
+            (Answer::Unknown(why), RequestOutcome::Unauthorized)
         }
-        ApiError::Refused(_) => (Answer::Refused(why), RequestOutcome::Refused),
+        // A policy that refuses each release must not keep this candidate from the next campaign.
+        ApiError::Refused(refusal) if is_release && !refusal.is_transient() => {
+            (Answer::Refused(why), RequestOutcome::Refused)
+        }
+        // Quotas, policies and webhooks choose the status, and they change.
+        ApiError::Refused(_) => (Answer::Unknown(why), RequestOutcome::Refused),
         ApiError::Unreachable { .. } => (Answer::Unknown(why), RequestOutcome::NoAnswer),
-        ApiError::AskedToWait { .. }
+        ApiError::Busy { .. }
+        | ApiError::AskedToWait { .. }
         | ApiError::Conflicts { .. }
         | ApiError::Malformed { .. }
         | ApiError::NotAnApiServer { .. } => (Answer::Unknown(why), RequestOutcome::Refused),
@@ -139,13 +193,16 @@ fn reply_to(error: &ApiError) -> BackendReply {
 impl From<ApiError> for BackendError {
     fn from(error: ApiError) -> Self {
         match &error {
-            ApiError::Unreachable { .. } => Self::Unreachable(error.into()),
+            // Without an answer of an API server, something before it has answered.
+            ApiError::Unreachable { .. } | ApiError::NotAnApiServer { .. } => {
+                Self::Unreachable(error.into())
+            }
             ApiError::Refused(refusal) if !refusal.is_transient() => Self::Definite(error.into()),
-            ApiError::Malformed { .. } => Self::Definite(error.into()),
+            ApiError::Malformed { .. } | ApiError::MissingRight(_) => Self::Definite(error.into()),
             ApiError::Refused(_)
+            | ApiError::Busy { .. }
             | ApiError::AskedToWait { .. }
-            | ApiError::Conflicts { .. }
-            | ApiError::NotAnApiServer { .. } => Self::Transient(error.into()),
+            | ApiError::Conflicts { .. } => Self::Transient(error.into()),
         }
     }
 }

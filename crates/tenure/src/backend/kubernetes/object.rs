@@ -8,6 +8,9 @@ use serde_json::{Map, Value, json};
 use tenure_core::Epoch;
 use tenure_core::lease::election_record::{ElectionRecord, Holding, TermMark};
 
+/// The API group of leases.
+pub(super) const API_GROUP: &str = "coordination.k8s.io";
+
 /// The API group and version of leases.
 pub(super) const API_VERSION: &str = "coordination.k8s.io/v1";
 

@@ -2,7 +2,7 @@
 
 use tenure_core::lease::candidate::Answer;
 use tenure_core::lease::{
-    self, Acquire, Applied, Change, Due, Operation, Rejection, Rules, Running, State,
+    self, Acquire, Applied, Change, Due, Operation, Rejection, Rules, Running,
 };
 use tenure_core::{Epoch, Instant, UnixMillis};
 use tokio::sync::oneshot;
@@ -101,11 +101,6 @@ impl MemoryLease {
         now: Instant,
         wall: UnixMillis,
     ) {
-        // The release of a lease that has expired adds the reason.
-        let is_late = running.is_none() && self.lease.record().state(now) == State::Available;
-        if let Some(term) = self.terms.last_mut().filter(|_| is_late) {
-            term.reason = term.reason.take().or_else(|| reason.map(Into::into));
-        }
         let ended = running.and_then(|running| running.ended(self.lease.record(), now));
         if let (Some(term), Some((end, at))) = (self.terms.last_mut(), ended) {
             term.end = Some(end);

@@ -50,7 +50,9 @@ impl LeaseBackend for MemoryBackend {
                     let wall = self.store.clock.wall();
                     self.apply(&Operation::Resume(request, of_term, wall), None)
                 }
-                Request::Renew(lease_id) => self.apply(&Operation::Renew(lease_id, None), None),
+                Request::Renew(lease_id) | Request::Look(lease_id) => {
+                    self.apply(&Operation::Renew(lease_id, None), None)
+                }
                 Request::Release { lease_id, reason } => {
                     let reason = reason.map(|reason| reason.to_string());
                     self.apply(&Operation::Release(lease_id), reason.as_deref())

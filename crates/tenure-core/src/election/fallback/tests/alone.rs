@@ -89,7 +89,7 @@ impl Bench {
                 Output::Effect(JointEffect::Store(LeaseEffect::Send {
                     attempt, request, ..
                 })) => self.requests.push((attempt, request)),
-                Output::Effect(JointEffect::Store(LeaseEffect::Retrying(_))) => {}
+                Output::Effect(JointEffect::Store(LeaseEffect::Retrying(..))) => {}
                 Output::Effect(JointEffect::Peers(PeerEffect::Persist(_))) if self.disk_hangs => {}
                 Output::Effect(JointEffect::Peers(PeerEffect::Persist(_))) => {
                     let written = JointMessage::Peers(PeerInput::Persisted);

@@ -3,6 +3,7 @@
 mod campaigns;
 mod endings;
 mod health;
+mod looks;
 mod losses;
 
 mod properties;
@@ -67,8 +68,12 @@ impl Bench {
     }
 
     fn campaigning_with(timings: Timings) -> Self {
+        Self::campaigning_of(LeaseCandidate::new(timings))
+    }
+
+    fn campaigning_of(machine: LeaseCandidate) -> Self {
         let mut bench = Self {
-            machine: LeaseCandidate::new(timings),
+            machine,
             now: at(0),
             random: Middle(0),
             in_flight: None,
@@ -86,7 +91,11 @@ impl Bench {
     }
 
     fn leading_with(timings: Timings) -> Self {
-        let mut bench = Self::campaigning_with(timings);
+        Self::leading_of(LeaseCandidate::new(timings))
+    }
+
+    fn leading_of(machine: LeaseCandidate) -> Self {
+        let mut bench = Self::campaigning_of(machine);
         bench.wait_until(10).answer(1, held(7));
         bench.assert_trace(
             "0.000 #1 acquire id1, wait 15s, within 20s
@@ -205,6 +214,7 @@ impl Bench {
                         format!("acquire {}, wait {wait:?}", self.name(lease_id))
                     }
                     Request::Renew(lease_id) => format!("renew {}", self.name(lease_id)),
+                    Request::Look(lease_id) => format!("look {}", self.name(lease_id)),
                     Request::Resume {
                         lease_id, epoch, ..
                     } => format!("resume {} under {epoch}", self.name(lease_id)),
@@ -245,7 +255,10 @@ impl Bench {
                 format!("seen {holder} {epoch}")
             }
             Output::Term(TermEvent::LeaderSeen(None)) => "seen nobody".to_owned(),
-            Output::Effect(LeaseEffect::Retrying(what)) => what,
+            Output::Effect(LeaseEffect::Retrying(why, None)) => why,
+            Output::Effect(LeaseEffect::Retrying(why, Some(delay))) => {
+                format!("{why}; trying again in {delay:.1?}")
+            }
         }
     }
 

@@ -50,9 +50,9 @@ struct Watch {
 }
 
 impl Watch {
-    fn new() -> Self {
+    fn new(looks: bool) -> Self {
         Self {
-            machine: LeaseCandidate::new(Timings::default()),
+            machine: LeaseCandidate::new(Timings::default()).with_looks(looks),
             timings: Timings::default(),
             now: at(0),
             random: Middle(0),
@@ -161,7 +161,7 @@ impl Watch {
                         assert!(!self.is_unreleased, "two ids compete");
                         self.term.is_none()
                     }
-                    Request::Renew(_) => task_is_going,
+                    Request::Renew(_) | Request::Look(_) => task_is_going,
                     Request::Release { .. } | Request::HandOver { .. } => !task_is_going,
                     // Only a candidate that peers elect resumes a term.
                     Request::Resume { .. } => false,
@@ -214,7 +214,7 @@ impl Watch {
                 self.renewed = None;
             }
             Output::Term(TermEvent::AtRisk(_) | TermEvent::LeaderSeen(_))
-            | Output::Effect(LeaseEffect::Retrying(_)) => {}
+            | Output::Effect(LeaseEffect::Retrying(..)) => {}
         }
     }
 
@@ -299,8 +299,9 @@ proptest! {
     #[test]
     fn a_candidate_leads_only_until_its_renew_deadline_and_steps_down_in_order(
         steps in collection::vec(a_step(), 1..80),
+        looks in any::<bool>(),
     ) {
-        let mut watch = Watch::new();
+        let mut watch = Watch::new(looks);
         watch.step(&Step::Campaign);
         for step in &steps {
             watch.step(step);

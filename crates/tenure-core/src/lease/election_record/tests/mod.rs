@@ -214,7 +214,9 @@ fn a_leader_writes_back_what_other_programs_removed_unless_another_term_is_there
         without(&record),
         without(&emptied(&record)),
     ] {
+        assert_eq!(changed.look(last), RecordLook::Removed);
         let back = changed.renewed(last, LEASE, "t1").unwrap();
+        assert_eq!(back.look(mark(&back)), RecordLook::Kept);
         assert_eq!(back.running(), back.mark.as_ref());
         assert_eq!((back.epoch, mark(&back).number), (Some(epoch(100)), 1));
     }
@@ -230,6 +232,18 @@ fn a_leader_writes_back_what_other_programs_removed_unless_another_term_is_there
 
     let next = ElectionRecord::granted(Some(&record), (&name("b"), id(2)), epoch(200), LEASE, "t");
     assert_eq!(emptied(&next).renewed(last, LEASE, "t1"), None);
+    for over in [
+        emptied(&next),
+        taken_by_another(&record, "b", 1),
+        taken_by_another(&record, "a", 1),
+        released(&record),
+    ] {
+        assert_eq!(over.look(last), RecordLook::Over);
+    }
+    // A renewal whose answer was lost has written a later mark, or an older one was put back.
+    let later = renewed(&record, "t1");
+    assert_eq!(later.look(last), RecordLook::Kept);
+    assert_eq!(record.look(mark(&later)), RecordLook::Removed);
 }
 
 #[test]

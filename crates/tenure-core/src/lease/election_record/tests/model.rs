@@ -219,7 +219,7 @@ impl Record {
         let Some((holding, mark, _)) = &peer.observed.last else {
             return is_free;
         };
-        if peer.observed.is_held_by_holder(NOW, DURATION) {
+        if peer.observed.holder_remaining(NOW, DURATION).is_some() {
             return false;
         }
         let passed = |since| NOW.since(since);

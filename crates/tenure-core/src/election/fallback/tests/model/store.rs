@@ -47,6 +47,7 @@ pub(super) const fn lease_id(request: &Request) -> LeaseId {
     match request {
         Request::Acquire { lease_id, .. }
         | Request::Renew(lease_id)
+        | Request::Look(lease_id)
         | Request::Resume { lease_id, .. }
         | Request::Release { lease_id, .. }
         | Request::HandOver { lease_id, .. } => *lease_id,
@@ -157,7 +158,7 @@ impl Store {
             Request::Acquire { min_epoch, .. } => {
                 (Operation::Acquire(acquire(min_epoch), WALL), true)
             }
-            Request::Renew(id) => (Operation::Renew(id, None), false),
+            Request::Renew(id) | Request::Look(id) => (Operation::Renew(id, None), false),
             Request::Resume {
                 epoch,
                 without_store,
