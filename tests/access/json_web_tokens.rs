@@ -6,7 +6,8 @@ pub(crate) mod signer;
 use std::fs;
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
 use nix::sys::signal::Signal;
 use signer::{AUDIENCE, ISSUER, Signer, claims};
@@ -14,6 +15,46 @@ use tenure_tests::process::Process;
 use tenure_tests::wait_for;
 
 use crate::Place;
+
+#[test]
+fn a_check_of_the_access_file_reads_the_files_that_it_names() {
+    let (place, signer) = (Place::new(), Signer::new());
+    let [access, keys, ca] = ["access.toml", "keys.json", "ca.pem"].map(|name| place.path(name));
+    let issuer = |name: &str, keys: String| {
+        format!(
+            "[[issuer]]\nname = {name:?}\nissuer = \"https://{name}\"\naudience = \"tenure\"\n{keys}\n"
+        )
+    };
+    let rules = "version = 1\n".to_owned()
+        + &issuer("ci", format!("key_set_file = {keys:?}"))
+        + &issuer(
+            "idp",
+            format!("key_set_url = \"https://idp\"\nca_file = {ca:?}"),
+        );
+    let write = |path: &Path, text: &str| {
+        fs::write(path, text).expect("a file");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("a mode");
+    };
+    write(&access, &rules);
+    let file = place.text("access.toml");
+    let check = ["access", "check", file.as_str()];
+    let fails = |parts: &[&str]| {
+        let error = place.fail(2, &check);
+        for part in parts {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    };
+    fails(&[&file, "\"ci\"", "keys.json"]);
+    write(&keys, "{\"keys\": [7]}");
+    fails(&[&file, "\"ci\"", "keys.json", "kty", "JSON Web Key Set"]);
+    write(&keys, &signer.key_set("one"));
+    fails(&[&file, "\"idp\"", "ca_file", "ca.pem"]);
+    write(&ca, "-----BEGIN CERTIFICATE-----\nx\n");
+    fails(&[&file, "\"idp\"", "ca_file", "ca.pem"]);
+    let made = rcgen::generate_simple_self_signed(["idp".to_owned()]);
+    write(&ca, &made.expect("a certificate").cert.pem());
+    place.succeed(&check);
+}
 
 #[test]
 fn a_candidate_with_a_json_web_token_leads_also_after_a_restart_of_the_store() {

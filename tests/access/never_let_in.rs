@@ -6,9 +6,9 @@ use tenure::{Candidate, Config, Credentials};
 use tenure_tests::Limit;
 use tokio::runtime::Runtime;
 
-use crate::Place;
 use crate::rotation::config;
 use crate::tokens::create;
+use crate::{Place, started};
 
 /// Returns the error of a campaign with this configuration. The campaign must end without a request
 /// to stop.
@@ -36,7 +36,9 @@ fn a_campaign_that_is_never_let_in_ends_and_names_the_file_the_principal_and_the
     let (_limit, place, runtime) = (Limit::start(), Place::new(), Runtime::new().unwrap());
     place.init();
     let token = create(&place, "worker");
-    let _store = place.serve();
+    let path = place.text("etc/tenure.toml");
+    let mut serve = place.command(&["serve", "--config", &path]);
+    let store = started(serve.env("TENURE_LOG", "debug"));
     let config = |election: &str| config(&place, election, "one");
 
     let error = campaign_error(&runtime, config("tests/job"));
@@ -65,6 +67,10 @@ fn a_campaign_that_is_never_let_in_ends_and_names_the_file_the_principal_and_the
         assert!(error.contains(words), "{words}: {error}");
     }
     assert!(!error.contains("tnr1_"), "{error}");
+    // The log of the store has the reason, which no client gets.
+    let log = store.stderr();
+    assert!(log.contains("a credential is refused"), "{log}");
+    assert!(!log.contains("aaaaaaaa_wrong"), "{log}");
 }
 
 #[test]

@@ -229,3 +229,68 @@ fn root_writes_nothing_where_only_a_link_of_a_person_leads() {
     assert_eq!(written, 0);
     assert_eq!(crate::read(&home.path("home/access.toml")), before);
 }
+
+#[test]
+fn no_writer_of_root_follows_a_link_of_a_person() {
+    let test = "no_writer_of_root_follows_a_link_of_a_person";
+    let Some(home) = Home::new(test) else { return };
+    let (uid, gid) = (home.person.uid.as_raw(), home.person.gid.as_raw());
+    let link = |name: &str, target: &str| {
+        symlink(home.path(target), home.path(name)).expect("a link");
+        std::os::unix::fs::lchown(home.path(name), Some(uid), Some(gid)).expect("an owner");
+    };
+    fs::create_dir(home.path("root/of-root")).expect("a folder");
+    // A directory of root in which everybody may write, and one of the person.
+    fs::create_dir(home.path("shared")).expect("a folder");
+    fs::set_permissions(home.path("shared"), Permissions::from_mode(0o777)).expect("a mode");
+    for folder in ["shared", "home"] {
+        fs::create_dir(home.path(&format!("{folder}/state"))).expect("a folder");
+        link(&format!("{folder}/state/lock"), "root/of-root/lock");
+        link(&format!("{folder}/folder"), "root/of-root");
+        link(&format!("{folder}/audit"), "root/of-root/audit");
+        link(&format!("{folder}/tenure.1"), "root/victim");
+        let path = |name: &str| home.text(&format!("{folder}/{name}"));
+        for state in [path("state"), path("folder/state")] {
+            let run = [
+                "run",
+                "--strategy",
+                "bully",
+                "--election",
+                "a/b",
+                "--node",
+                "1",
+            ];
+            let peers = [
+                "--peers",
+                "1=http://127.0.0.1:1",
+                "--state-dir",
+                &state,
+                "--",
+                "true",
+            ];
+            let run = output(&mut command(&[&run[..], &peers].concat()));
+            let said = String::from_utf8_lossy(&run.stderr);
+            assert!(
+                !run.status.success() && said.contains("is a link"),
+                "{said}"
+            );
+        }
+        for file in [path("audit"), path("folder/audit")] {
+            let mut serve = command(&["serve", "--engine", "memory", "--listen", "127.0.0.1:0"]);
+            let serve = output(serve.env("TENURE_AUDIT_FILE", &file));
+            assert_eq!(serve.status.code(), Some(2), "{file}: {serve:?}");
+        }
+        let man = output(&mut command(&["man", &path("")]));
+        assert!(!man.status.success(), "{man:?}");
+    }
+    let made = fs::read_dir(home.path("root/of-root"))
+        .expect("a folder")
+        .count();
+    assert_eq!(made, 0);
+    assert_eq!(crate::read(&home.path("root/victim")), "a secret of root");
+    // The umask takes nothing away and adds nothing.
+    let man = home.sudo(&["man", &home.text("root/pages")]);
+    assert!(man.status.success(), "{man:?}");
+    let mode = fs::metadata(home.path("root/pages")).expect("pages").mode();
+    assert_eq!(mode & 0o7777, 0o755);
+}

@@ -1,5 +1,6 @@
 //! The active server is killed under load.
 
+use std::fs;
 use std::time::{Duration, SystemTime};
 
 use reqwest::Method;
@@ -7,8 +8,9 @@ use serde_json::json;
 use tenure_tests::client::id;
 use tenure_tests::cluster::{Cluster, Settings};
 use tenure_tests::receiver::now;
-use tenure_tests::wait_until;
+use tenure_tests::{wait_for, wait_until};
 
+use super::wrong::encode;
 use super::{Bench, DEFAULT, SHORT, part_of, pass, renewed_since, report, rounds};
 
 /// Kills the active server this number of times. Returns the times from each kill to the first
@@ -96,4 +98,40 @@ fn an_active_server_that_is_killed_many_times_has_a_successor_in_time() {
         let p99 = times[(times.len() * 99).div_ceil(100) - 1];
         assert!(p99 <= DEFAULT + Duration::from_secs(1), "{p99:?}");
     }
+}
+
+#[test]
+fn a_successor_has_the_leases_of_a_log_that_was_compacted() {
+    let test = "a_successor_has_the_leases_of_a_log_that_was_compacted";
+    let Some(mut cluster) = Cluster::prepare(test, Settings::short(SHORT)) else {
+        return;
+    };
+    for server in &cluster.servers {
+        let text = fs::read_to_string(server.config()).expect("a file");
+        let text = text.replace("compact = \"off\"", "compact = \"10s\"");
+        fs::write(server.config(), text).expect("a file");
+    }
+    cluster.run();
+    let client = cluster.client();
+    wait_for("a grant", || {
+        let granted = client.acquire("kept/lease", 7);
+        let granted = cluster.runtime.block_on(granted);
+        granted.filter(|(status, _)| *status == 200)
+    });
+    // A read of an old revision is refused after a compaction.
+    let old = json!({"key": encode("tenure/c/0/head"), "revision": 2});
+    wait_for("a compaction", || {
+        let (_, answer) = cluster.etcd().answer("/v3/kv/range", &old);
+        answer.to_string().contains("compacted").then_some(())
+    });
+    let (active, generation) = cluster.reign();
+    cluster.servers[active].kill();
+    let next = cluster.active_beside(active);
+    assert!(cluster.generation(next) > generation);
+    let (status, renewed) = wait_for("a renewal", || {
+        let renewed = client.renew("kept/lease", 7);
+        let renewed = cluster.runtime.block_on(renewed);
+        renewed.filter(|(status, _)| *status < 500)
+    });
+    assert_eq!(status, 200, "{renewed}");
 }

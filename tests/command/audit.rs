@@ -241,6 +241,7 @@ fn a_wrong_setting_is_refused_with_its_name_and_a_right_value() {
     for (name, value, right) in [
         ("TENURE_AUDIT_LEVEL", "everything", "\"changes\""),
         ("TENURE_AUDIT_FILE", "/dev/null", "\"stderr\""),
+        ("TENURE_AUDIT_REQUIRED", "true", "audit.file"),
         (
             "TENURE_ACCESS_TRUSTED_PROXIES",
             "10.0.0.1, proxy.lan",

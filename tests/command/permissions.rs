@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use nix::sys::signal::Signal;
-use tenure_tests::process::{Process, command};
+use tenure_tests::process::{Process, command, output, stderr};
 use tenure_tests::wait_for;
 
 use super::address_of;
@@ -36,6 +36,57 @@ fn a_warning_is_logged_for_a_data_directory_that_others_can_change() {
     for mode in [0o700, 0o755] {
         let said = said(mode);
         assert!(!said.contains("chmod"), "{said}");
+    }
+}
+
+#[test]
+fn a_state_directory_and_a_data_directory_are_private_whatever_the_umask_is() {
+    for umask in ["0", "0177"] {
+        let folder = tempfile::tempdir().unwrap();
+        let spawn = |arguments: &[&str]| {
+            let inner = command(arguments);
+            let mut shell = std::process::Command::new("sh");
+            let script = format!("umask {umask}; exec \"$0\" \"$@\"");
+            shell.args(["-c", &script]).arg(inner.get_program());
+            Process::spawn(shell.args(inner.get_args()).current_dir(&folder))
+        };
+        let mode = |name: &str| {
+            let metadata = fs::metadata(folder.path().join(name)).ok()?;
+            Some(metadata.permissions().mode() & 0o7777)
+        };
+        let _store = spawn(&["serve", "--listen", "127.0.0.1:0", "--data-dir", "data/a"]);
+        let run = ["run", "--election", "tests/job", "--strategy", "bully"];
+        let member = ["--node", "1", "--peers", "1=http://127.0.0.1:1"];
+        let listen = ["--listen", "127.0.0.1:0", "--state-dir", "state/a"];
+        let _run = spawn(&[&run[..], &member, &listen, &["--", "sleep", "60"]].concat());
+        wait_for("both", || {
+            mode("data/a/lock")
+                .and_then(|_| mode("state/a/lock"))
+                .map(drop)
+        });
+        for name in ["data", "data/a", "state", "state/a"] {
+            assert_eq!(mode(name), Some(0o700), "{name} with umask {umask}");
+        }
+        assert_eq!(mode("state/a/lock"), Some(0o600));
+    }
+}
+
+#[test]
+fn a_warning_is_logged_for_an_address_with_a_password_that_all_users_can_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tenure.toml");
+    for (address, mode, warns) in [
+        ("http://u:secret@127.0.0.1:1", 0o644, true),
+        ("http://u:secret@127.0.0.1:1", 0o600, false),
+        ("http://127.0.0.1:1", 0o644, false),
+    ] {
+        fs::write(&file, format!("servers = [\"{address}\"]\n")).unwrap();
+        set_mode(&file, mode);
+        let path = file.to_str().unwrap();
+        let listed = output(&mut command(&["list", "--config", path]));
+        let said = stderr(&listed);
+        assert_eq!(said.contains("chmod o-rw"), warns, "{address}: {said}");
+        assert!(!said.contains("secret@"), "{said}");
     }
 }
 

@@ -28,6 +28,13 @@ fn an_unknown_key_is_refused_with_file_line_and_the_nearest_key() {
 }
 
 #[test]
+fn a_key_with_control_characters_is_shown_escaped() {
+    let said = refused("\"\\u001b[31mlisten\" = 1\n");
+    assert!(said.contains("unknown key \\u001b[31mlisten"), "{said}");
+    assert!(!said.contains('\u{1b}'), "{said:?}");
+}
+
+#[test]
 fn a_bad_value_is_refused_with_file_line_key_and_value() {
     for (line, parts) in [
         ("listen = \"here\"", ["listen", "here"]),

@@ -196,6 +196,27 @@ fn a_period_below_the_duration_of_the_lease_is_accepted_with_a_warning() {
     }
     let said = warned(9, "break", &["--period", "1m"]);
     assert_eq!(said, "");
+    // The limit of reservations is ten minutes.
+    let body = json!({"holder": "a", "duration_ms": 1_800_000});
+    assert_eq!(
+        ask(address, "POST", "tests/leases/long/acquire", &body).0,
+        200
+    );
+    let long = [
+        "handover",
+        "tests/long",
+        "--to",
+        "b",
+        "--force",
+        "--server",
+        &url,
+    ];
+    let output = run(&long);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let (_, view) = ask(address, "GET", "tests/leases/long", &Value::Null);
+    assert_eq!(view["state"], "breaking");
+    let left = view["remaining_ms"].as_u64().expect("a time");
+    assert!(left > 1_700_000, "{view}");
 }
 
 #[test]

@@ -3,6 +3,9 @@
 Arguments: the server, the receiver (HOST:PORT), the namespace, the name of the Lease, the identity.
 While it leads it acts at the receiver, with the wall clock in milliseconds instead of an epoch. The
 process ends with its term, as the client's documentation advises.
+
+For a real server the environment has POD_FILES, a folder with the files of a pod. LEASE_DURATION is in
+seconds. If the receiver is the path of a file, the leader writes ticks there.
 """
 
 import os
@@ -19,10 +22,26 @@ server, receiver, namespace, name, identity = sys.argv[1:]
 configuration = client.Configuration()
 configuration.host = server
 configuration.retries = False
+files = os.environ.get("POD_FILES")
+if files:
+    configuration.ssl_ca_cert = f"{files}/ca.crt"
+
+
+def read_token(it):
+    if files:
+        with open(f"{files}/token") as token:
+            it.api_key["authorization"] = f"Bearer {token.read()}"
+
+
+configuration.refresh_api_key_hook = read_token
+read_token(configuration)
 client.Configuration.set_default(configuration)
 
 
 def act():
+    if receiver.startswith("/"):
+        tick()
+        return
     host, port = receiver.rsplit(":", 1)
     connection = socket.create_connection((host, int(port)))
     answers = connection.makefile("r")
@@ -37,17 +56,26 @@ def act():
         time.sleep(0.01)
 
 
+def tick():
+    with open(receiver, "a", buffering=1) as ticks:
+        while not stopped.is_set():
+            at = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+            ticks.write(f"{at} {identity}\n")
+            time.sleep(0.01)
+
+
 def end():
     stopped.set()
     os._exit(0)
 
 
 stopped = threading.Event()
+seconds = int(os.environ.get("LEASE_DURATION", "8"))
 config = electionconfig.Config(
     LeaseLock(name, namespace, identity),
-    lease_duration=8,
-    renew_deadline=5,
-    retry_period=1,
+    lease_duration=seconds,
+    renew_deadline=seconds * 2 // 3,
+    retry_period=max(1, seconds // 8),
     onstarted_leading=act,
     onstopped_leading=end,
 )

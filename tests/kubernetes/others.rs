@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use tenure_tests::needs::{can_run, output_of};
+use tenure_tests::needs::kubernetes_python;
 use tenure_tests::process::Process;
 use tenure_tests::wait_for;
 use tokio::sync::watch;
@@ -149,14 +149,9 @@ fn the_python_client_of_kubernetes_and_our_candidates_never_lead_at_once() {
     /// The client of Python judges others by its own duration, so all have the same one.
     const DURATION: Duration = Duration::from_secs(8);
     let name = "the_python_client_of_kubernetes_and_our_candidates_never_lead_at_once";
-    let python = std::env::var("TENURE_KUBERNETES_PYTHON").unwrap_or_else(|_| "python3".into());
-    let import = "import kubernetes.leaderelection.resourcelock.leaselock";
-    let has_it = output_of(Command::new(&python).args(["-c", import])).is_some();
-    let needs = "the packages of tests/kubernetes/requirements.txt, in a virtual environment whose \
-                 python TENURE_KUBERNETES_PYTHON names";
-    if !can_run(name, needs, has_it) {
+    let Some(python) = kubernetes_python(name) else {
         return;
-    }
+    };
     let bench = Bench::new();
     let start = |id| {
         let url = bench.api.url();

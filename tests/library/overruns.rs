@@ -214,7 +214,15 @@ async fn a_shutdown_waits_for_the_task_while_the_lease_is_renewed_and_a_second_s
         bench.leads().await;
         let leader = descendants(process.pid()).into_iter().max().unwrap();
         let held = bench.world.holder().await;
-        nix::sys::signal::kill(leader, Signal::SIGTERM).unwrap();
+        // Signals that arrive together are one request.
+        for signal in [
+            Signal::SIGSTOP,
+            Signal::SIGINT,
+            Signal::SIGTERM,
+            Signal::SIGCONT,
+        ] {
+            nix::sys::signal::kill(leader, signal).unwrap();
+        }
         let waits = wait_for("the line about the wait", || {
             let log = process.stderr();
             let line = log

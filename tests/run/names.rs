@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::UdpSocket;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,10 +62,15 @@ fn a_leader_keeps_its_term_when_the_name_service_is_silent_and_the_connection_br
     let is_silent = Arc::new(AtomicBool::new(false));
     serve_names(is_silent.clone());
     let mut bench = Bench::new();
-    let settings = bench.folder.path().join("resolv.conf");
-    fs::write(&settings, "nameserver 127.0.0.1\n").unwrap();
-    let mut mount = Command::new("mount");
-    run(mount.arg("--bind").arg(&settings).arg("/etc/resolv.conf"));
+    // The second file leaves out other services of names.
+    for (file, text) in [
+        ("resolv.conf", "nameserver 127.0.0.1\n"),
+        ("nsswitch.conf", "hosts: dns\n"),
+    ] {
+        let (ours, theirs) = (bench.folder.path().join(file), Path::new("/etc").join(file));
+        fs::write(&ours, text).unwrap();
+        run(Command::new("mount").arg("--bind").args([ours, theirs]));
+    }
 
     let address = bench.store.address().to_string();
     let data = bench.folder.path().join("store");

@@ -87,7 +87,15 @@ fn a_second_stop_signal_kills_the_command_and_leaves_the_lease_to_expire() {
         if first == Signal::SIGHUP && super::ends::ignores_hangups() {
             continue;
         }
-        run.begin_to_stop(first);
+        // As `timeout` does: a signal for its child, and one for the group of its child. They arrive
+        // together, however slow this machine is.
+        run.signal(Signal::SIGSTOP);
+        run.signal(first);
+        run.signal(second);
+        run.signal(Signal::SIGCONT);
+        wait_for("the request to stop", || {
+            run.stderr().contains("stopping the command").then_some(())
+        });
         // A terminal that closes may send more than one.
         run.signal(Signal::SIGHUP);
         std::thread::sleep(Duration::from_millis(200));

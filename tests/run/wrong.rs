@@ -160,7 +160,14 @@ fn a_limit_of_processes_is_named_before_the_campaign_and_before_the_store_is_ope
         "true",
     ];
     let serve = ["serve", "--engine", "memory", "--listen", "127.0.0.1:0"];
-    for (arguments, limit) in [(&run[..], 3), (&run, 9), (&serve, 2), (&serve, 6)] {
+    for (arguments, limit) in [
+        (&run[..], 1),
+        (&run, 3),
+        (&run, 9),
+        (&serve, 1),
+        (&serve, 2),
+        (&serve, 6),
+    ] {
         let output = limited(limit, arguments);
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(71), "{limit}: {stderr}");

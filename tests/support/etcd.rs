@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The members of an etcd cluster. They are killed when this is dropped.
 #[derive(Debug)]
 pub struct Etcd {
+    program: PathBuf,
     folder: TempDir,
     members: Vec<Member>,
     options: Vec<String>,
@@ -49,6 +51,18 @@ struct Member {
     starts: usize,
 }
 
+impl Member {
+    fn on_loopback() -> Self {
+        Self {
+            clients: free_address(),
+            peers: free_address(),
+            launcher: Vec::new(),
+            process: None,
+            starts: 0,
+        }
+    }
+}
+
 impl Etcd {
     /// Starts this number of members; `None` if the test cannot run.
     ///
@@ -68,14 +82,18 @@ impl Etcd {
     /// If they do not start.
     #[must_use]
     pub fn start_with(test: &str, members: usize, options: &[&str]) -> Option<Self> {
-        let members = (0..members).map(|_| Member {
-            clients: free_address(),
-            peers: free_address(),
-            launcher: Vec::new(),
-            process: None,
-            starts: 0,
-        });
+        let members = (0..members).map(|_| Member::on_loopback());
         Self::start_members(test, members.collect(), options)
+    }
+
+    /// Starts one member of this program.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    #[must_use]
+    pub fn start_program(program: &Path) -> Self {
+        Self::start_all(program, vec![Member::on_loopback()], &[])
     }
 
     /// Starts one member on each of these hosts; `None` if the test cannot run.
@@ -96,10 +114,13 @@ impl Etcd {
     }
 
     fn start_members(test: &str, members: Vec<Member>, options: &[&str]) -> Option<Self> {
-        if !can_run(test, "etcd (package etcd-server)", has_program("etcd")) {
-            return None;
-        }
+        can_run(test, "etcd (package etcd-server)", has_program("etcd"))
+            .then(|| Self::start_all(Path::new("etcd"), members, options))
+    }
+
+    fn start_all(program: &Path, members: Vec<Member>, options: &[&str]) -> Self {
         let mut etcd = Self {
+            program: program.into(),
             folder: tempfile::tempdir().expect("a folder"),
             members,
             options: options.iter().map(|&option| option.to_owned()).collect(),
@@ -110,7 +131,7 @@ impl Etcd {
         for member in 0..etcd.members.len() {
             etcd.wait_until_ready(member);
         }
-        Some(etcd)
+        etcd
     }
 
     /// The URLs of the members.
@@ -153,6 +174,12 @@ impl Etcd {
         Pid::from_raw(process.expect("a process").id().cast_signed())
     }
 
+    /// The folder with the data of a member.
+    #[must_use]
+    pub fn data_dir(&self, member: usize) -> PathBuf {
+        self.folder.path().join(format!("m{member}"))
+    }
+
     /// Kills a member.
     pub fn kill(&mut self, member: usize) {
         if let Some(mut process) = self.members[member].process.take() {
@@ -176,14 +203,14 @@ impl Etcd {
             ..
         } = &self.members[member];
         let clients = format!("{}://{clients}", self.scheme());
-        let (program, arguments) = match launcher.split_first() {
-            Some((program, arguments)) => {
-                (program.as_str(), [arguments, &["etcd".into()]].concat())
+        let mut command = match launcher.split_first() {
+            Some((launcher, arguments)) => {
+                let mut command = Command::new(launcher);
+                command.args(arguments).arg(&self.program);
+                command
             }
-            None => ("etcd", Vec::new()),
+            None => Command::new(&self.program),
         };
-        let mut command = Command::new(program);
-        command.args(arguments);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("ETCD_") {
                 command.env_remove(name);
@@ -191,7 +218,7 @@ impl Etcd {
         }
         command
             .args(["--name", &format!("m{member}"), "--data-dir"])
-            .arg(self.folder.path().join(format!("m{member}")))
+            .arg(self.data_dir(member))
             .args(["--listen-client-urls", &clients])
             .args(["--advertise-client-urls", &clients])
             .args(["--listen-peer-urls", &url(*peers)])
@@ -419,7 +446,7 @@ impl Etcd {
         }
     }
 
-    fn log_of(&self, member: usize) -> std::path::PathBuf {
+    fn log_of(&self, member: usize) -> PathBuf {
         let starts = self.members[member].starts;
         self.folder.path().join(format!("m{member}-{starts}.log"))
     }

@@ -3,8 +3,10 @@
 //! condition with a limit.
 
 pub mod access_file;
+pub mod api_server;
 pub mod azurite;
 pub mod cluster;
+pub mod electors;
 pub mod engine;
 pub mod etcd;
 pub mod group;
@@ -24,6 +26,7 @@ pub mod flood;
 pub mod history;
 pub mod receiver;
 pub mod tap;
+pub mod ticks;
 pub mod wire;
 
 pub use tenure_lab::proxy;

@@ -37,6 +37,17 @@ pub fn skipped(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
+/// A Python with the Python client of Kubernetes; `None` if the test cannot run.
+#[must_use]
+pub fn kubernetes_python(test: &str) -> Option<PathBuf> {
+    let python = std::env::var_os("TENURE_KUBERNETES_PYTHON").unwrap_or_else(|| "python3".into());
+    let import = "import kubernetes.leaderelection.resourcelock.leaselock";
+    let has_it = output_of(Command::new(&python).args(["-c", import])).is_some();
+    let needs = "the packages of tests/kubernetes/requirements.txt, in a virtual environment whose \
+                 python TENURE_KUBERNETES_PYTHON names";
+    can_run(test, needs, has_it).then(|| python.into())
+}
+
 /// Whether this program can be started.
 #[must_use]
 pub fn has_program(name: &str) -> bool {

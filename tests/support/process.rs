@@ -303,13 +303,16 @@ impl Process {
         });
     }
 
-    /// Sends a stop signal to `tenure run`, and waits until it has asked its command to stop.
+    /// Sends a stop signal to `tenure run`, and waits until it has asked its command to stop and a
+    /// further signal counts as a second one.
     pub fn begin_to_stop(&self, signal: Signal) {
         // A command of an earlier term may have been stopped before.
         let stops = || self.stderr().matches("stopping the command").count();
         let before = stops();
         self.signal(signal);
         wait_for("the request to stop", || (stops() > before).then_some(()));
+        // Signals of the first 100 ms are one request.
+        thread::sleep(Duration::from_millis(150));
     }
 
     /// Whether the process has ended.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use tenure_tests::process::{run, tenure};
+use tenure_tests::process::{command, output, run, tenure};
 
 use super::{code, stderr, stdout};
 
@@ -160,4 +160,20 @@ fn colours_are_for_terminals_without_no_color() {
     }
     let piped = run(&["run", "--help"]);
     assert!(!stdout(&piped).contains('\x1b'), "{piped:?}");
+}
+
+#[test]
+fn manual_pages_over_a_limit_of_file_sizes_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let man = command(&["man"]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 0; exec \"$0\" \"$@\""]);
+    limited.arg(man.get_program()).args(man.get_args());
+    let ended = output(limited.arg(folder.path().join("pages")));
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    let said = stderr(&ended);
+    assert!(
+        said.contains("pages/tenure") && said.contains("File too large"),
+        "{said}"
+    );
 }

@@ -123,6 +123,7 @@ fn a_check_refuses_what_the_start_refuses_with_the_same_words() {
         "[audit]\nfile = \"/no/such/folder/audit.log\"".to_owned(),
         format!("[audit]\nfile = {:?}", folder.path()),
         "[audit]\nlevel = \"all\"".to_owned(),
+        "[audit]\nrequired = true".to_owned(),
         "[metrics]\nlisten = \"here\"".to_owned(),
         "[azure]\nbehind_tls = true\nbearer_keys = \"/no/such\"".to_owned(),
         "[tls]\ncertificate = \"\"\nkey = \"\"".to_owned(),
@@ -149,12 +150,27 @@ fn a_check_refuses_what_the_start_refuses_with_the_same_words() {
         assert!(!folder.path().join("tenure-data").exists(), "{text}");
     }
     let file = folder.path().join("tenure.toml");
-    fs::write(&file, "election = \"a\"\nstatus_listen = \"here\"\n").unwrap();
-    let file = file.to_str().unwrap();
-    let start = run(&["run", "--config", file, "--", "true"]);
-    let check = run(&["config", "check", file]);
-    assert_eq!(code(&start), 2, "{start:?}");
-    assert_eq!(stderr(&check), stderr(&start));
+    for setting in [
+        "status_listen = \"here\"",
+        "stop_signal = \"KILL\"",
+        "stop_signal = \"\"",
+        "stop_signal = 9",
+        "stop_signal = -1",
+        "hosts = [\"a b\"]",
+        "hosts = [\"http://x\"]",
+        "hosts = [\"[::1]\"]",
+        "hosts = [1]",
+        "hosts = 1",
+    ] {
+        fs::write(&file, format!("election = \"a\"\n{setting}\n")).unwrap();
+        let file = file.to_str().unwrap();
+        let start = run(&["run", "--config", file, "--", "true"]);
+        assert_eq!(code(&start), 2, "{setting}: {start:?}");
+        for reader in [&["check", file][..], &["show", "--config", file]] {
+            let checked = run(&[&["config"], reader].concat());
+            assert_eq!(stderr(&checked), stderr(&start), "{setting}");
+        }
+    }
 }
 
 #[test]

@@ -113,8 +113,15 @@ impl Ext4 {
     }
 
     /// Mounts the file system again, with the data that is on its disk. It must not be in use.
+    ///
+    /// It mounts a copy of the disk: another process of the machine with mounts of its own may still
+    /// have the old file system, and the kernel would mount that one again, without power.
     pub(crate) fn restore(&self) -> Result<(), String> {
         run(Command::new("umount").arg(&self.folder))?;
+        let copy = self.image.with_extension("copy");
+        fs::copy(&self.image, &copy)
+            .and_then(|_| fs::rename(&copy, &self.image))
+            .map_err(|error| format!("can't copy the disk: {error}"))?;
         self.mount()
     }
 

@@ -34,8 +34,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let cli = Cli::read();
     let result = logging::start(cli.log_format, cli.command.service()).and_then(|()| {
+        runtime::survive_limit_of_file_size()?;
         if cli.command.reads_settings() {
-            runtime::survive_limit_of_file_size()?;
             tenure::__cli::warn_of_unknown_variables();
         }
         cli.command.run()

@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Uid, User, getegid, getgroups, setegid, seteuid, setgroups};
@@ -84,6 +85,29 @@ pub(crate) fn replace(path: &Path, text: &str, mode: u32) -> anyhow::Result<File
     replace().with_context(|| format!("can't write {}", path.display()))
 }
 
+/// Writes a file that contains no secret, in place of what it contains. Root follows only links of
+/// root, such as `/dev/stdout`.
+pub(crate) fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
+    let open = |flags: OFlag| {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true);
+        options.custom_flags(flags.bits()).open(path)
+    };
+    as_owner(path, || {
+        let mut file = match open(OFlag::O_NOFOLLOW) {
+            Err(error) if error.raw_os_error() == Some(Errno::ELOOP as i32) => {
+                let owner = fs::symlink_metadata(path)?.uid();
+                match Uid::effective().is_root() && owner != 0 {
+                    true => return Err(error),
+                    false => open(OFlag::empty())?,
+                }
+            }
+            opened => opened?,
+        };
+        file.write_all(content)
+    })
+}
+
 /// Makes a directory and those above it that are missing, with exactly this mode. Those that root
 /// makes with its own rights belong to `owner`, if it is given.
 pub(crate) fn make_folder(path: &Path, mode: u32, owner: Option<Owner>) -> anyhow::Result<()> {
@@ -138,7 +162,8 @@ pub(crate) fn as_owner<T>(path: &Path, work: impl FnOnce() -> io::Result<T>) -> 
 }
 
 /// Returns the owner of the first part of a path that does not belong to root, if root runs the
-/// command. Only that user can put links behind it. The last part is not looked at.
+/// command. Only that user can put links behind it. The last part counts if it is a link: in a
+/// directory of root in which others may write, it may be theirs.
 fn owner_of(path: &Path) -> io::Result<Option<Owner>> {
     if !Uid::effective().is_root() {
         return Ok(None);
@@ -148,7 +173,8 @@ fn owner_of(path: &Path) -> io::Result<Option<Owner>> {
     // A link of root may lead into the directory of a person.
     let existing = folder.ancestors().find(|part| part.exists());
     let real = existing.map_or_else(|| Ok(PathBuf::new()), fs::canonicalize)?;
-    for path in [folder, &real] {
+    let is_link = fs::symlink_metadata(&path).is_ok_and(|last| last.is_symlink());
+    for path in [if is_link { &path } else { folder }, &real] {
         let parts: Vec<&Path> = path.ancestors().collect();
         for part in parts.into_iter().rev() {
             let Ok(metadata) = fs::symlink_metadata(part) else {

@@ -58,6 +58,12 @@ pub(crate) fn explained(what: &str, error: &io::Error) -> anyhow::Error {
     exit::error(SYSTEM, anyhow!("{what}: {error}{limits}"))
 }
 
+/// The error of a process that has ended because the system did not start its own threads or
+/// processes. Its log has the reason.
+pub(crate) fn not_started(what: &str) -> anyhow::Error {
+    exit::error(SYSTEM, anyhow!("{what}{}", limits()))
+}
+
 fn limits() -> String {
     let of_user = match getrlimit(Resource::RLIMIT_NPROC) {
         Ok((soft, _)) if soft < u64::from(u32::MAX) => soft.to_string(),

@@ -47,6 +47,18 @@ const NO_HTTP_2: &str = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\nconten
 /// while bytes arrive, the client would lose the answer.
 const HTTP_2_DRAIN: Duration = Duration::from_secs(1);
 
+/// The size of each of the buffers that the kernel has for a connection. It keeps about twice as
+/// much, and without a limit several megabytes, for a client that takes nothing or that is not read.
+/// A client whose packets take 100 ms there and back still gets half a megabyte in a second.
+const KERNEL_BUFFER: usize = 64 * 1024;
+
+/// Limits the buffers of the connections that this listener accepts: they inherit the sizes.
+pub(crate) fn limit_buffers(listener: &std::net::TcpListener) -> io::Result<()> {
+    let socket = SockRef::from(listener);
+    socket.set_send_buffer_size(KERNEL_BUFFER)?;
+    socket.set_recv_buffer_size(KERNEL_BUFFER)
+}
+
 /// Serves connections, up to the limit and some over it.
 #[derive(Debug)]
 pub(crate) struct Connections {
@@ -148,6 +160,10 @@ impl Connections {
         let store = self.http.stores.current();
         let state = Arc::<ConnectionState>::default();
         let limits = store.limits();
+        if source.over.is_some() {
+            // Its answer is small, and others need its permit.
+            state.end_at_once();
+        }
         let long_heads = Arc::clone(&self.long_heads);
         let deadline = HeadDeadline::new(Arc::clone(&state), limits.head_time, long_heads);
         let stream = TimedStream::new(stream, deadline, limits.request_time);
@@ -161,7 +177,8 @@ impl Connections {
             let failed = &self.http.scrape.connections.failed_handshakes;
             failed.fetch_add(1, Ordering::Relaxed);
         }
-        if let Some(Ok(Ok(stream))) = handshake {
+        if let Some(Ok(Ok(mut stream))) = handshake {
+            stream.get_mut().0.handshake_done();
             let certificate = stream.get_ref().1.peer_certificates();
             let source = Source {
                 certificate: certificate.map(PresentedCertificate::new),
@@ -192,13 +209,13 @@ impl Connections {
         // An error ends only this connection, and its client notices it.
         tokio::select! {
             served = &mut serving => {
-                let parts = serving.into_parts();
-                if served.is_err() && parts.read_buf.starts_with(HTTP_2_PREFACE) {
-                    Box::pin(refuse_http_2(parts.io.into_inner())).await;
+                if served.is_err() {
+                    let end = Box::pin(end_early(serving.into_parts()));
+                    store.stopping().run_until_cancelled(end).await;
                 }
                 return;
             }
-            () = store.stopping().cancelled() => {}
+            () = store.stopping().cancelled() => state.end_at_once(),
         }
         Pin::new(&mut serving).graceful_shutdown();
         let _ = serving.await;
@@ -214,6 +231,15 @@ impl Connections {
         SockRef::from(stream).set_tcp_user_timeout(Some(self.idle_time))?;
         Ok(())
     }
+}
+
+/// Ends a connection whose request was wrong or did not arrive.
+async fn end_early<S>(ended: http1::Parts<TokioIo<impl AsyncRead + AsyncWrite + Unpin>, S>) {
+    let mut stream = ended.io.into_inner();
+    if ended.read_buf.starts_with(HTTP_2_PREFACE) {
+        return refuse_http_2(stream).await;
+    }
+    let _ = stream.shutdown().await;
 }
 
 /// Answers a client that speaks HTTP/2: otherwise it would report a broken connection.

@@ -10,6 +10,10 @@
 //! The time limit of an answer runs from the moment at which the client takes no more bytes to the
 //! moment at which it has all of them. A client that takes a byte now and then gains no time.
 //!
+//! The store keeps a connection that it has closed until the client has closed it too, for the time
+//! of an answer at most, and then resets it. Otherwise the kernel would keep the bytes that the
+//! client does not take for minutes, and the connection would count for no client.
+//!
 //! A head needs a permit for its bytes after the first [`SHORT`], of which there are few. So a
 //! connection whose sender is not known yet holds no more memory than that, in the buffer of HTTP
 //! or in that of a TLS record.
@@ -19,11 +23,12 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
@@ -45,6 +50,10 @@ const PHASES: u32 = 4;
 /// handshake and the head of nearly every client are shorter, also with a certificate or a web token.
 const SHORT: usize = 8 * 1024;
 
+/// Like [`SHORT`], within TLS after the handshake. A longer record would make the buffers of TLS and
+/// of HTTP grow at the same time.
+const SHORT_IN_TLS: usize = 4 * 1024;
+
 /// The number of connections whose heads may be longer at the same time. They take up to 100 KiB
 /// each.
 pub(crate) const LONG_HEADS: usize = 64;
@@ -56,6 +65,8 @@ pub(crate) struct ConnectionState {
     phase: AtomicU32,
     /// Whether the answer is a stream, which has no time limit.
     is_stream: AtomicBool,
+    /// Whether the end of the connection does not wait for the client.
+    ends_at_once: AtomicBool,
 }
 
 /// The body of a request. After a refusal the body may arrive later than the answer, and it is not
@@ -74,8 +85,9 @@ pub(crate) struct HeadDeadline {
     time: Duration,
     /// The timer, armed while a head is due.
     over: Option<Pin<Box<Sleep>>>,
-    /// The number of bytes since the head is due.
+    /// The number of bytes since the head is due, and how many it may have without a permit.
     received: usize,
+    short: usize,
     long_heads: Arc<Overflow>,
     /// The permit of a long head.
     permit: Option<LongHead>,
@@ -106,6 +118,11 @@ impl ConnectionState {
     pub(crate) fn answered(&self, is_stream: bool) {
         self.is_stream.store(is_stream, Ordering::Relaxed);
         self.finish_part_of(self.request());
+    }
+
+    /// Lets the connection end without waiting for the client.
+    pub(crate) fn end_at_once(&self) {
+        self.ends_at_once.store(true, Ordering::Relaxed);
     }
 
     /// Notes that bytes have arrived, and returns whether they begin a head.
@@ -172,9 +189,17 @@ impl HeadDeadline {
             time,
             over: None,
             received: 0,
+            short: SHORT,
             long_heads,
             permit: None,
         }
+    }
+
+    /// Notes that a handshake is complete. Its bytes take no more memory, unless they were many:
+    /// then the beginning of the head may have arrived with them.
+    fn handshake_done(&mut self) {
+        self.received = self.received.saturating_sub(SHORT - SHORT_IN_TLS);
+        self.short = SHORT_IN_TLS;
     }
 
     /// Notes that bytes have arrived.
@@ -192,13 +217,13 @@ impl HeadDeadline {
     pub(crate) fn room(&mut self) -> usize {
         match self.state.phase() {
             DUE => {}
-            IDLE => return SHORT,
+            IDLE => return self.short,
             _ => {
                 self.permit = None;
                 return usize::MAX;
             }
         }
-        if self.received >= SHORT && self.permit.is_none() {
+        if self.received >= self.short && self.permit.is_none() {
             let Some(permit) = self.long_heads.enter() else {
                 return 0;
             };
@@ -206,7 +231,7 @@ impl HeadDeadline {
         }
         match &self.permit {
             Some(_) => usize::MAX,
-            None => SHORT - self.received,
+            None => self.short - self.received,
         }
     }
 
@@ -223,11 +248,13 @@ impl HeadDeadline {
         {
             return Poll::Ready(());
         }
-        let time = self.time;
-        let over = self.over.get_or_insert_with(|| Box::pin(sleep(time)));
-        over.as_mut().poll(context)
+        poll_timer(&mut self.over, self.time, context)
     }
 }
+
+/// The interval of the looks whether the client of a closed connection has taken all bytes. They are
+/// needed only for a client that has closed its end first.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The bytes of a connection. The stream ends when the head of a request is late, or when the
 /// client does not take an answer in time.
@@ -238,6 +265,11 @@ pub(crate) struct TimedStream {
     answer_time: Duration,
     /// The timer of an answer, armed when the client takes no more bytes until it has all of them.
     untaken: Option<Pin<Box<Sleep>>>,
+    /// Whether bytes were written.
+    has_written: bool,
+    /// The timer of a closed connection, and of the next look at it.
+    closing: Option<Pin<Box<Sleep>>>,
+    look: Option<Pin<Box<Sleep>>>,
 }
 
 impl TimedStream {
@@ -247,7 +279,15 @@ impl TimedStream {
             deadline,
             answer_time,
             untaken: None,
+            has_written: false,
+            closing: None,
+            look: None,
         }
+    }
+
+    /// Notes that the handshake of TLS is complete.
+    pub(crate) fn handshake_done(&mut self) {
+        self.deadline.handshake_done();
     }
 
     /// Ends the stream if the client has not taken the answer in time.
@@ -256,14 +296,57 @@ impl TimedStream {
         written: Poll<io::Result<usize>>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
+        self.has_written |= written.is_ready();
         if written.is_ready() || self.deadline.state.is_stream.load(Ordering::Relaxed) {
             return written;
         }
-        let time = self.answer_time;
-        let untaken = self.untaken.get_or_insert_with(|| Box::pin(sleep(time)));
-        let late = untaken.as_mut().poll(context);
-        late.map(|()| Err(io::ErrorKind::TimedOut.into()))
+        ready!(poll_timer(&mut self.untaken, self.answer_time, context));
+        // The end of the connection does not wait either.
+        self.closing = self.untaken.take();
+        Poll::Ready(Err(self.reset()))
     }
+
+    /// Completes when the client has taken all bytes of a connection that the store has closed, and
+    /// has closed it too.
+    fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut byte = [0];
+            let mut next = ReadBuf::new(&mut byte);
+            let peeked = self.tcp.poll_peek(context, &mut next);
+            // The kernel resets a connection that is dropped before all bytes of the client are
+            // read. It knows the peer until both ends are closed and no byte is unacknowledged.
+            let is_over = match peeked {
+                Poll::Ready(Ok(0)) | Poll::Pending => self.tcp.peer_addr().is_err(),
+                Poll::Ready(_) => true,
+            };
+            if is_over {
+                return Poll::Ready(Ok(()));
+            }
+            if poll_timer(&mut self.closing, self.answer_time, context).is_ready() {
+                return Poll::Ready(Err(self.reset()));
+            }
+            ready!(peeked)?;
+            ready!(poll_timer(&mut self.look, LOOK, context));
+            self.look = None;
+        }
+    }
+
+    /// Lets the kernel forget the bytes that it has for the client, as soon as the stream is
+    /// dropped.
+    fn reset(&self) -> io::Error {
+        let reset = SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO));
+        reset.map_or_else(|error| error, |()| io::ErrorKind::TimedOut.into())
+    }
+}
+
+/// Completes when the timer, which is armed by the first call, is over.
+fn poll_timer(
+    timer: &mut Option<Pin<Box<Sleep>>>,
+    time: Duration,
+    context: &mut Context<'_>,
+) -> Poll<()> {
+    let timer = timer.get_or_insert_with(|| Box::pin(sleep(time)));
+    timer.as_mut().poll(context)
 }
 
 impl fmt::Debug for LongHead {
@@ -324,7 +407,11 @@ impl AsyncWrite for TimedStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(context)
+        ready!(Pin::new(&mut self.tcp).poll_shutdown(context))?;
+        if !self.has_written || self.deadline.state.ends_at_once.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_closed(context)
     }
 
     fn poll_write_vectored(
@@ -429,6 +516,14 @@ mod tests {
         assert!(!is_late(&mut first, TIME).await);
         state.answered(false);
         assert_eq!(first.room(), SHORT, "the next head");
+        // Within TLS a short head is shorter, also after a handshake.
+        for (handshake, rest) in [(600, SHORT_IN_TLS), (5_000, SHORT - 5_000)] {
+            let (_, mut within) = new();
+            within.bytes_received(handshake);
+            within.handshake_done();
+            within.bytes_received(rest - 1);
+            assert_eq!(within.room(), 1);
+        }
         // A long head has little time for its rest.
         assert!(is_late(&mut second, TIME * 100).await);
     }

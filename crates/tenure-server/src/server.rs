@@ -15,7 +15,7 @@ use crate::Store;
 use crate::access::{Access, TrustedProxies};
 use crate::audit::{Audit, AuditEntry, AuditKind};
 use crate::cluster::ClusterMember;
-use crate::connections::Connections;
+use crate::connections::{Connections, limit_buffers};
 use crate::http::{HttpService, Protocol, ServiceConfig};
 use crate::metrics::MetricsConfig;
 use crate::store::ServedStore;
@@ -158,6 +158,7 @@ impl Server {
         listener: std::net::TcpListener,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
+        limit_buffers(&listener)?;
         Ok(Self {
             listener,
             stores,
@@ -229,7 +230,9 @@ impl Server {
     ///
     /// The address is in use, or does not belong to this machine.
     pub fn with_metrics_listener(mut self, address: SocketAddr) -> io::Result<Self> {
-        self.metrics_listener = Some(listen(address)?);
+        let listener = listen(address)?;
+        limit_buffers(&listener)?;
+        self.metrics_listener = Some(listener);
         Ok(self)
     }
 

@@ -118,13 +118,9 @@ impl<K: Clone + Eq + Hash> Shares<K> {
 
     /// Takes one part, if the total and the holder's share allow it.
     pub(crate) fn take(&self, holder: &K) -> Result<Share<K>, NoShare> {
-        let (total, mut taken) = (self.0.total, self.lock());
-        let own = taken.by_holder.get(holder).copied().unwrap_or_default();
-        match total.saturating_sub(taken.all) {
-            0 => return Err(NoShare::Total(taken.all)),
-            free if own >= free.min(self.0.each) => return Err(NoShare::Own(own)),
-            _ => {}
-        }
+        let mut taken = self.lock();
+        let own = || taken.by_holder.get(holder).copied().unwrap_or_default();
+        check(self.0.total, self.0.each, taken.all, own)?;
         Ok(self.add(&mut taken, holder))
     }
 
@@ -175,19 +171,48 @@ impl Shares<Tenant> {
     ///
     /// [`Code::OverLimit`].
     pub(crate) fn admit(&self, tenant: &Tenant, what: &str) -> Result<Share<Tenant>, Problem> {
-        let total = self.0.total;
-        self.take(tenant).map_err(|full| {
-            let detail = match full {
-                NoShare::Total(all) => {
-                    format!("the store has {all} {what}, at most {total} are allowed")
-                }
-                NoShare::Own(own) => format!(
-                    "{tenant} has {own} {what}, and the rest of the {total} that are allowed is for \
-                     others"
-                ),
-            };
-            Problem::new(Code::OverLimit, detail)
-        })
+        let taken = self.take(tenant);
+        taken.map_err(|full| full.problem(tenant, "the store", what, self.0.total))
+    }
+}
+
+/// Checks that a holder of `own` parts may take one more of `total`, of which `all` are taken. `own`
+/// is called only if the number decides.
+///
+/// # Errors
+///
+/// The total or the holder's share is taken.
+pub(crate) fn check(
+    total: usize,
+    each: usize,
+    all: usize,
+    own: impl FnOnce() -> usize,
+) -> Result<(), NoShare> {
+    let most = match total.saturating_sub(all) {
+        0 => return Err(NoShare::Total(all)),
+        free => free.min(each),
+    };
+    // A holder has no more than all together.
+    if all < most {
+        return Ok(());
+    }
+    match own() {
+        own if own >= most => Err(NoShare::Own(own)),
+        _ => Ok(()),
+    }
+}
+
+impl NoShare {
+    /// Returns the refusal of this tenant. `of` has the parts, which `what` names.
+    pub(crate) fn problem(self, tenant: &Tenant, of: &str, what: &str, total: usize) -> Problem {
+        let detail = match self {
+            Self::Total(all) => format!("{of} has {all} {what}, at most {total} are allowed"),
+            Self::Own(own) => format!(
+                "{tenant} has {own} {what}, and the rest of the {total} that are allowed is for \
+                 others"
+            ),
+        };
+        Problem::new(Code::OverLimit, detail)
     }
 }
 

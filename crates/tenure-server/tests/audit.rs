@@ -451,3 +451,30 @@ async fn a_full_disk_refuses_operators_of_a_required_log_and_stops_no_election()
         assert_eq!(verified, expected);
     }
 }
+
+#[tokio::test]
+async fn refused_acts_of_an_operator_get_a_few_lines_and_then_one_a_minute() {
+    let audited = Audited::start(AuditLevel::Operators, false);
+    assert_eq!(audited.acquire("worker-0", "job", 1, 60_000).await, 200);
+    for number in 0..40 {
+        let missing = format!("missing-{number}");
+        let status = match number % 2 {
+            0 => audited.post("ada", &missing, "break", json!({})).await,
+            _ => audited.delete("ada", &missing).await,
+        };
+        assert_eq!(status, 404);
+    }
+    // Neither the acts that are done nor those of another operator are concerned.
+    assert_eq!(audited.delete("grace", "missing").await, 404);
+    assert_eq!(audited.post("ada", "job", "break", json!({})).await, 200);
+    let lines = audited.lines().await;
+    let of = |name: &str, outcome: &str| {
+        let is_of = |line: &&Map<String, Value>| {
+            line.get("principal") == Some(&json!(name)) && line["outcome"] == outcome
+        };
+        lines.iter().filter(is_of).count()
+    };
+    assert_eq!(of("ada", "unknown_lease"), 10);
+    assert_eq!(of("grace", "unknown_lease"), 1);
+    assert_eq!(of("ada", "done"), 1);
+}

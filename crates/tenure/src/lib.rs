@@ -130,6 +130,8 @@ mod file_value;
 mod http;
 mod http_client;
 mod last_addresses;
+#[cfg(any(feature = "peers", feature = "config-file"))]
+mod link_free_path;
 mod overrun;
 mod parts;
 mod random;
@@ -185,12 +187,14 @@ pub mod __cli {
     pub use crate::config::load::{credentials_of, from_settings, roots_of, servers_of};
     pub use crate::config::permissions::{warn_of_folder, warn_of_secret};
     pub use crate::config::settings::{
-        EXAMPLE, Scope, Settings, is_secret, secret_variables, warn_of_unknown_variables,
+        EXAMPLE, Scope, Settings, is_secret, nearest, secret_variables, warn_of_unknown_variables,
     };
+    pub use crate::link_free_path::link_free_path;
     pub use tenure_core::file_path::check as check_path;
 
     pub use crate::metrics::{MetricFamily, MetricSample, MetricValue};
     pub use crate::overrun::set_flush;
     #[cfg(feature = "peers")]
-    pub use crate::peer_transport::listen;
+    pub use crate::peer_transport::{AcceptedStream, listen};
+    pub use crate::shutdown::SAME_REQUEST;
 }

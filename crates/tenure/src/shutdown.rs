@@ -1,12 +1,16 @@
 //! The signals that stop a process.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, Read as _};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag::{register, register_conditional_default, register_conditional_shutdown};
+use signal_hook::flag::{register_conditional_default, register_conditional_shutdown};
+use signal_hook::low_level::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Completes when the process receives SIGTERM, which service managers, container platforms and
@@ -20,10 +24,10 @@ use tokio::signal::unix::{SignalKind, signal};
 ///
 /// From this call on, the first of the two signals no longer ends the process, even before the
 /// future is awaited and after it is dropped. All of these futures in one process complete at it. A
-/// second signal ends the process at once, as it would without this function: a task that does not
-/// stop can't keep the process alive. The lease is then not released, and expires. If the process
-/// has the id 1, the exit code is 128 plus the number of the signal. Each call of this function
-/// begins with a first signal again.
+/// second signal, 100 ms after the first one or later, ends the process at once, as it would without
+/// this function: a task that does not stop can't keep the process alive. The lease is then not
+/// released, and expires. If the process has the id 1, the exit code is 128 plus the number of the
+/// signal. Each call of this function begins with a first signal again.
 ///
 /// # Cancel safety
 ///
@@ -31,7 +35,7 @@ use tokio::signal::unix::{SignalKind, signal};
 ///
 /// # Errors
 ///
-/// If the operating system does not let the process handle signals. Nothing has changed then.
+/// If the operating system does not let the process handle signals or start a thread.
 ///
 /// # Panics
 ///
@@ -61,26 +65,52 @@ pub fn shutdown_signal() -> io::Result<impl Future<Output = ()> + Send + 'static
     })
 }
 
-/// Whether the process has received a signal since the last call of [`shutdown_signal`].
+/// Signals within this time of the first one are the same request: `timeout` of coreutils signals its
+/// child and then its process group, and a supervisor may signal both a process and its group.
+pub const SAME_REQUEST: Duration = Duration::from_millis(100);
+
+/// Whether a signal ends the process: there was another one, at least [`SAME_REQUEST`] before, since
+/// the last call of [`shutdown_signal`].
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 
+/// The number of calls of [`shutdown_signal`].
+static CALLS: Mutex<u64> = Mutex::new(0);
+
+fn calls() -> MutexGuard<'static, u64> {
+    CALLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Lets the second signal have its default action. The handler does that, so it also works if all
-/// threads are blocked.
+/// other threads are blocked.
 fn end_at_second_signal() -> io::Result<()> {
-    static REGISTERED: Mutex<bool> = Mutex::new(false);
-    let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
-    IS_STOPPING.store(false, Ordering::SeqCst);
-    if !std::mem::replace(&mut *registered, true) {
+    let mut calls = calls();
+    if *calls == 0 {
+        let (reader, writer) = UnixStream::pair()?;
+        let thread = thread::Builder::new().name("tenure-signals".into());
+        thread.spawn(move || follow_signals(reader))?;
         for signal in [SIGTERM, SIGINT] {
-            // The handlers run in this order: the first signal finds false.
             if std::process::id() == 1 {
                 // The kernel ignores the default action of a signal for the first process.
                 register_conditional_shutdown(signal, 128 + signal, &IS_STOPPING)?;
             } else {
                 register_conditional_default(signal, &IS_STOPPING)?;
             }
-            register(signal, &IS_STOPPING)?;
+            pipe::register(signal, writer.try_clone()?)?;
         }
     }
+    IS_STOPPING.store(false, Ordering::SeqCst);
+    *calls += 1;
     Ok(())
+}
+
+/// Lets later signals end the process, some time after each signal that this pipe reports.
+fn follow_signals(mut signals: UnixStream) {
+    while signals.read_exact(&mut [0]).is_ok() {
+        let call = *calls();
+        thread::sleep(SAME_REQUEST);
+        let calls = calls();
+        if *calls == call {
+            IS_STOPPING.store(true, Ordering::SeqCst);
+        }
+    }
 }

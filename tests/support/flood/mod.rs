@@ -67,7 +67,7 @@ pub struct Counts {
 /// One act: its name, and what it does over one connection.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Sends a request and reads the answer.
+    /// Sends a request and reads the answer, as often as it can.
     Ask(&'static str, String),
     /// Sends a request many times and reads nothing.
     Deaf(&'static str, String),
@@ -150,7 +150,7 @@ impl Act {
         match self {
             Self::Ask(_, request) => {
                 let mut wire = Wire::connect(store, from).await?;
-                for _ in 0..20 {
+                loop {
                     let number = NEXT_ID.fetch_add(1, Ordering::Relaxed);
                     let requests = request.replace(NUMBER, &format!("{number:012x}"));
                     let count = requests.matches(" HTTP/1.1\r\n").count();
@@ -161,7 +161,6 @@ impl Act {
                         lock(counts).answered(status, &body);
                     }
                 }
-                Ok(())
             }
             Self::Deaf(_, request) => {
                 let mut wire = Wire::connect(store, from).await?;

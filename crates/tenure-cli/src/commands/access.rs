@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use tenure_server::access;
 
+use super::serve::keys::check_files;
 use crate::access_file::DEFAULT_PATH;
 use crate::{exit, output};
 
@@ -23,7 +24,8 @@ enum Command {
 
 /// Check an access file as the store does when it starts
 ///
-/// Reports the first error with file and line. The exit code is then 2.
+/// Reports the first error with file and line, also of the files that it names. The exit code is
+/// then 2.
 #[derive(Debug, Args)]
 struct Check {
     /// Access file
@@ -45,6 +47,13 @@ impl Check {
     fn run(&self) -> anyhow::Result<()> {
         let file = access::check_file(&self.file);
         let file = file.map_err(|error| exit::error(exit::BAD_CONFIGURATION, error))?;
+        for issuer in file.issuers() {
+            check_files(issuer).map_err(|error| {
+                let path = self.file.display();
+                let error = error.context(format!("{path}: the issuer {:?}", issuer.name));
+                exit::error(exit::BAD_CONFIGURATION, error)
+            })?;
+        }
         let principals = file.principals().len();
         let secrets = file.principals().iter().map(|listed| listed.secrets.len());
         let secrets: usize = secrets.sum();

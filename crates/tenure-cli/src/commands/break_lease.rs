@@ -19,7 +19,7 @@ pub(crate) struct Break {
     #[command(flatten)]
     lease: LeaseArgs,
     /// Time for the holder to stop; with less than the duration of the lease it may still act when
-    /// the next leader begins [default: the duration of the lease; required if that is infinite]
+    /// the next leader begins [default: the rest of its lease; required if that is infinite]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     period: Option<Duration>,
     /// Reason, for the log of the store and the term history
@@ -34,7 +34,7 @@ impl Break {
         let view = block_on(client.lease(name))?.ok_or_else(|| store::unknown_lease(name))?;
         let period = end_term::period(&view, self.period, "--period")?;
         let request = BreakRequest {
-            break_period_ms: Some(period.into()),
+            break_period_ms: period.map(Into::into),
             reason: self.reason.clone(),
         };
         let view = block_on(client.break_lease(name, &request))?;

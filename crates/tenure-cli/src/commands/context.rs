@@ -115,14 +115,18 @@ impl List {
         let is_current = |name: &str| contexts.current.as_deref() == Some(name);
         if self.json {
             let list = contexts.context.iter().map(|(name, context)| {
-                json!({"name": name, "servers": context.servers, "current": is_current(name)})
+                json!({"name": name, "servers": context.servers(), "current": is_current(name)})
             });
             return output::json(&list.collect::<Vec<_>>());
         }
         let mut table = output::table(&["CONTEXT", "SERVERS", "CURRENT"]);
         for (name, context) in &contexts.context {
             let current = if is_current(name) { "yes" } else { "" };
-            table.add_row([name.clone(), context.servers.join(", "), current.to_owned()]);
+            table.add_row([
+                name.clone(),
+                context.servers().join(", "),
+                current.to_owned(),
+            ]);
         }
         output::print_table(&table)
     }

@@ -15,8 +15,8 @@ use crate::store;
 /// End a term: the lease goes to a candidate of your choice
 ///
 /// The holder stops and releases the lease as after a break, within the given time at most. After
-/// that, the store grants the lease only to the chosen candidate, for the same time again, and then
-/// to any candidate.
+/// that, the store grants the lease only to the chosen candidate, for the same time again (without
+/// --within: for the duration of the lease, at most a minute), and then to any candidate.
 #[derive(Debug, Args)]
 pub(crate) struct Handover {
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub(crate) struct Handover {
     #[arg(long, value_name = "CANDIDATE")]
     to: CandidateId,
     /// Time for the holder to stop; with less than the duration of the lease it may still act when
-    /// the next leader begins [default: the duration of the lease; required if that is infinite]
+    /// the next leader begins [default: the rest of its lease; required if that is infinite]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     within: Option<Duration>,
     /// Hand over to a candidate that does not wait for the lease: nobody leads until it competes, or
@@ -46,7 +46,7 @@ impl Handover {
         let request = HandOverRequest {
             lease_id: None,
             to: self.to.to_string(),
-            within_ms: within.into(),
+            within_ms: within.map(Into::into),
             force: self.force.then_some(true),
             reason: self.reason.clone(),
         };

@@ -1,11 +1,11 @@
 //! `tenure man`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
 
-use crate::new_files::as_owner;
+use crate::new_files::{make_folder, overwrite};
 use crate::output;
 
 /// Print the manual page, or write all pages to a directory
@@ -24,12 +24,20 @@ impl Man {
             output::line(String::from_utf8_lossy(&page).trim_end())?;
             return Ok(());
         };
-        let generate = || {
-            std::fs::create_dir_all(folder)?;
-            clap_mangen::generate_to(command, folder)
-        };
-        as_owner(&folder.join("tenure.1"), generate)
-            .with_context(|| format!("can't write to {}", folder.display()))?;
-        Ok(())
+        make_folder(folder, 0o755, None)?;
+        let mut command = command.disable_help_subcommand(true);
+        command.build();
+        write_pages(command, folder)
     }
+}
+
+/// Writes the pages of a command and of its subcommands.
+fn write_pages(command: clap::Command, folder: &Path) -> anyhow::Result<()> {
+    for command in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+        write_pages(command.clone(), folder)?;
+    }
+    let (man, mut page) = (clap_mangen::Man::new(command), Vec::new());
+    man.render(&mut page)?;
+    let file = folder.join(man.get_filename());
+    overwrite(&file, &page).with_context(|| format!("can't write {}", file.display()))
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
 use serde_json::json;
+use tenure_core::text;
 use tracing::{error, warn};
 use tracing_subscriber::filter::{FilterExt as _, LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -137,7 +138,9 @@ pub(crate) fn stop() {
 /// line with the exit code. Logging may not have started.
 pub(crate) fn print_failure(format: LogFormat, error: &str, exit_code: u8) {
     if let LogFormat::Text = format {
-        return print(format_args!("tenure: {error}"));
+        // It may have texts of files and of the store, such as a key with control characters.
+        let lines: Vec<_> = error.split('\n').map(text::escape).collect();
+        return print(format_args!("tenure: {}", lines.join("\n")));
     }
     let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
     print(json!({

@@ -1,7 +1,8 @@
 //! Writes to stderr without blocking.
 //!
 //! The process that reads stderr may not read it: a pipe fills, a terminal is stopped. So lines go
-//! to a buffer, and a thread writes the buffer to stderr. Lines that do not fit into the buffer are
+//! to a buffer, and a thread writes the buffer to stderr. If the system starts no thread, they are
+//! written at once. Lines that do not fit into the buffer are
 //! dropped and counted, and a warning reports their number when the reader continues.
 
 use std::io::{self, Write};
@@ -61,6 +62,13 @@ pub(super) fn write_line(line: &str) {
     if !buffer.has_writer {
         let thread = std::thread::Builder::new().name("log".into());
         buffer.has_writer = thread.spawn(write_buffers).is_ok();
+        if !buffer.has_writer {
+            // The line may be the error that no thread can be started, and then none comes later.
+            let lines = std::mem::take(&mut buffer.lines);
+            drop(buffer);
+            let _ = io::stderr().write_all(&lines);
+            return;
+        }
     }
     drop(buffer);
     if is_asleep {

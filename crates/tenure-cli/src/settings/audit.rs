@@ -1,6 +1,6 @@
 //! The table `[audit]`: the settings of the audit log.
 
-use tenure::__cli::Settings;
+use tenure::__cli::{Settings, link_free_path};
 use tenure::config::ConfigError;
 use tenure_server::audit::{AuditConfig, AuditLevel, AuditTarget};
 
@@ -19,9 +19,18 @@ pub(crate) fn checked(settings: &Settings) -> Result<Option<AuditConfig>, Config
         _ => AuditLevel::Operators,
     };
     let target = match settings.path("audit.file")? {
+        None if is_required => {
+            let reason = "needs an audit log: set audit.file to a path, or to \"stderr\"";
+            return Err(settings.invalid("audit.required", reason.into()));
+        }
         None => return Ok(None),
         Some(path) if path.as_os_str() == STDERR => AuditTarget::Stderr,
-        Some(path) => AuditTarget::File(path),
+        Some(path) => {
+            let free = link_free_path(&path);
+            AuditTarget::File(
+                free.map_err(|error| settings.invalid("audit.file", error.to_string()))?,
+            )
+        }
     };
     let config = AuditConfig {
         target,

@@ -2,17 +2,35 @@
 
 use std::net::SocketAddr;
 
+use nix::sys::signal::Signal;
 use tenure::__cli::Settings;
 use tenure::Config;
 use tenure::config::{Bully, ConfigError};
 
-use super::status;
+use super::{status, stop_signal};
 
-/// Returns the configuration of a candidate.
-pub(crate) fn candidate(settings: &Settings) -> Result<Config, ConfigError> {
-    let config = tenure::__cli::from_settings(settings)?;
-    status::address(settings)?;
-    Ok(config)
+/// The checked settings of a candidate. `tenure run` starts with them, and `tenure config` shows and
+/// checks them, so that both accept the same files.
+#[derive(Debug)]
+pub(crate) struct CheckedCandidate {
+    pub(crate) config: Config,
+    /// The address of the status listener, if there is one.
+    pub(crate) status_listen: Option<SocketAddr>,
+    /// The names under which clients reach the status listener.
+    pub(crate) hosts: Vec<String>,
+    pub(crate) stop_signal: Signal,
+}
+
+impl CheckedCandidate {
+    pub(crate) fn new(settings: &Settings) -> Result<Self, ConfigError> {
+        let config = tenure::__cli::from_settings(settings)?;
+        Ok(Self {
+            status_listen: status::address(settings)?,
+            hosts: status::hosts(settings, &config)?,
+            stop_signal: stop_signal::stop_signal(settings)?,
+            config,
+        })
+    }
 }
 
 /// Returns the address at which other machines reach a member without a key, unless a setting

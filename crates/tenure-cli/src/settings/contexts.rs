@@ -5,12 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Deserialize;
-use tenure::__cli::Settings;
+use tenure::__cli::{Settings, nearest};
 use tenure::config::{ConfigError, Origin};
+use toml::Spanned;
 
 use super::flags::StoreArgs;
 
@@ -37,26 +39,29 @@ pub(crate) struct Contexts {
     pub(crate) current: Option<String>,
     #[serde(default)]
     pub(crate) context: BTreeMap<String, Context>,
+    /// The offsets of the ends of the lines.
+    #[serde(skip)]
+    line_ends: Vec<usize>,
 }
 
 /// A store and the credential for it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Context {
-    pub(crate) servers: Vec<String>,
-    ca_file: Option<String>,
-    ca: Option<String>,
-    token_file: Option<String>,
-    token: Option<String>,
-    client_certificate: Option<String>,
-    client_key: Option<String>,
+    servers: Spanned<Vec<String>>,
+    ca_file: Option<Spanned<String>>,
+    ca: Option<Spanned<String>>,
+    token_file: Option<Spanned<String>>,
+    token: Option<Spanned<String>>,
+    client_certificate: Option<Spanned<String>>,
+    client_key: Option<Spanned<String>>,
 }
 
 /// The token must not be shown.
 impl std::fmt::Debug for Context {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Context")
-            .field("servers", &self.servers)
+            .field("servers", self.servers.get_ref())
             .finish_non_exhaustive()
     }
 }
@@ -89,12 +94,13 @@ impl ClientArgs {
                 reason: format!("{} has the contexts: {known}", path.display()),
             });
         };
-        let origin = || Origin::File {
+        let origin = |span: Range<usize>| Origin::File {
             path: path.clone(),
-            line: 1,
+            line: line_at(&contexts.line_ends, span.start),
         };
+        let servers = &context.servers;
         settings.set_context(name);
-        settings.set("servers", &context.servers, origin());
+        settings.set("servers", servers.get_ref(), origin(servers.span()));
         for (key, value) in [
             ("ca_file", &context.ca_file),
             ("ca", &context.ca),
@@ -105,7 +111,7 @@ impl ClientArgs {
         ] {
             settings.unset(key);
             if let Some(value) = value {
-                settings.set(key, [value], origin());
+                settings.set(key, [value.get_ref()], origin(value.span()));
             }
         }
         Ok(settings)
@@ -125,17 +131,50 @@ impl Contexts {
                 return Err(ConfigError::Unreadable { path, reason });
             }
         };
-        toml::from_str(&text).map_err(|error| {
-            let offset = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = text[..offset].matches('\n').count() + 1;
-            ConfigError::Syntax {
-                path: path.into(),
-                // The message does not contain the line itself, because the line may contain a
-                // token.
-                message: format!("line {line}: {}", error.message()),
+        let line_ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+        match toml::from_str::<Self>(&text) {
+            Ok(contexts) => Ok(Self {
+                line_ends,
+                ..contexts
+            }),
+            Err(error) => {
+                let line = line_at(&line_ends, error.span().map_or(0, |span| span.start));
+                Err(ConfigError::Syntax {
+                    path: path.into(),
+                    // The message does not contain the line itself, because the line may contain a
+                    // token.
+                    message: format!("line {line}: {}", with_hint(error.message())),
+                })
             }
-        })
+        }
     }
+}
+
+impl Context {
+    pub(crate) fn servers(&self) -> &[String] {
+        self.servers.get_ref()
+    }
+}
+
+/// Returns the line of this offset, counted from 1.
+fn line_at(line_ends: &[usize], offset: usize) -> usize {
+    line_ends.partition_point(|&end| end < offset) + 1
+}
+
+/// Replaces serde's message about an unknown field, which lists the known ones, by one with the most
+/// similar of them.
+fn with_hint(message: &str) -> String {
+    let mut names = message.split('`').skip(1).step_by(2);
+    let unknown = message.starts_with("unknown field").then(|| names.next());
+    let Some(unknown) = unknown.flatten() else {
+        return message.into();
+    };
+    let known: Vec<&str> = names.collect();
+    let hint = match nearest(unknown, known.iter().copied()) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("known are {}", known.join(", ")),
+    };
+    format!("unknown key {unknown}; {hint}")
 }
 
 /// Returns the path of this user's context file.
@@ -144,4 +183,43 @@ pub(crate) fn default_path() -> Option<PathBuf> {
     let folder = set("XDG_CONFIG_HOME").map(PathBuf::from);
     let folder = folder.or_else(|| Some(PathBuf::from(set("HOME")?).join(".config")));
     Some(folder?.join("tenure/config.toml"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_key_or_value_is_reported_with_its_line_and_the_nearest_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Contexts::read(&path)
+        };
+        for (text, message) in [
+            (
+                "curent = \"a\"",
+                "line 1: unknown key curent; did you mean current?",
+            ),
+            (
+                "[context.a]\nserver = [\"http://a\"]",
+                "line 2: unknown key server; did you mean servers?",
+            ),
+            (
+                "[context.a]\nservers = [\"http://a\"]\ntoken-file = \"a\"",
+                "line 3: unknown key token-file; did you mean token_file?",
+            ),
+            ("x = 1", "line 1: unknown key x; known are current, context"),
+            ("\n[context.a]\nservers = 1", "line 3: "),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(message), "{message}: {error}");
+        }
+        let contexts = read("\n[context.a]\nservers = []\n\ntoken = \"t\"\n").unwrap();
+        let context = &contexts.context["a"];
+        let line = |span: Range<usize>| line_at(&contexts.line_ends, span.start);
+        assert_eq!(line(context.servers.span()), 3);
+        assert_eq!(line(context.token.as_ref().unwrap().span()), 5);
+    }
 }

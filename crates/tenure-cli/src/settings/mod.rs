@@ -18,6 +18,6 @@ pub(crate) mod status;
 pub(crate) mod stop_signal;
 pub(crate) mod tls;
 
-pub(crate) use candidate::{address_without_key, candidate};
+pub(crate) use candidate::{CheckedCandidate, address_without_key};
 pub(crate) use contexts::ClientArgs;
 pub(crate) use flags::{CandidateArgs, with_any_election};

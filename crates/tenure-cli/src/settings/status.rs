@@ -16,7 +16,7 @@ pub(crate) const STATUS_LISTEN: &str = "status_listen";
 const EXAMPLE: &str = "127.0.0.1:7410";
 
 /// The address of the status listener, if there is one.
-pub(crate) fn address(settings: &Settings) -> Result<Option<SocketAddr>, ConfigError> {
+pub(super) fn address(settings: &Settings) -> Result<Option<SocketAddr>, ConfigError> {
     let address = settings.with(STATUS_LISTEN, |text| match text.trim() {
         "" => Ok(None),
         text => resolve(text, EXAMPLE).map(Some),
@@ -26,19 +26,17 @@ pub(crate) fn address(settings: &Settings) -> Result<Option<SocketAddr>, ConfigE
 
 /// Reads the names under which clients reach the status listener: those of the setting and, for a
 /// member among peers, those in the list of members.
-pub(crate) fn hosts(settings: &Settings, config: &Config) -> Result<Vec<String>, ConfigError> {
-    let members = config.members().map(Bully::host_names);
-    members.map_or_else(|| settings.items("hosts", host_name), Ok)
+pub(super) fn hosts(settings: &Settings, config: &Config) -> Result<Vec<String>, ConfigError> {
+    let hosts = settings.items("hosts", host_name)?;
+    Ok(config.members().map_or(hosts, Bully::host_names))
 }
 
-/// Opens the status listener, if there is one, and reads its names. The error names the place of
-/// the setting.
+/// Opens the status listener, if there is one. The error names the place of the setting.
 pub(crate) fn bind(
     settings: &Settings,
-    config: &Config,
-) -> Result<Option<(TcpListener, Vec<String>)>, ConfigError> {
-    let hosts = hosts(settings, config)?;
-    let Some(address) = address(settings)? else {
+    address: Option<SocketAddr>,
+) -> Result<Option<TcpListener>, ConfigError> {
+    let Some(address) = address else {
         return Ok(None);
     };
     let listener = tenure::__cli::listen(address).map_err(|error| {
@@ -46,5 +44,5 @@ pub(crate) fn bind(
         let reason = format!("can't listen on {address}: {error}; {right}");
         settings.invalid(STATUS_LISTEN, reason)
     })?;
-    Ok(Some((listener, hosts)))
+    Ok(Some(listener))
 }

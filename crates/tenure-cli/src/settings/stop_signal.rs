@@ -21,7 +21,7 @@ pub(crate) const SIGNALS: [Signal; 8] = [
 ];
 
 /// The signal that asks the command to stop.
-pub(crate) fn stop_signal(settings: &Settings) -> Result<Signal, ConfigError> {
+pub(super) fn stop_signal(settings: &Settings) -> Result<Signal, ConfigError> {
     let right = "must be the name or the number of a signal, such as \"QUIT\" or 3";
     let signal = settings.word(STOP_SIGNAL, right, parse)?;
     Ok(signal.unwrap_or(Signal::SIGTERM))

@@ -30,8 +30,6 @@ pub(crate) struct Term<P> {
 struct StepDown {
     reason: EndReason,
     cancelled_at: Instant,
-    /// The time at which leadership was lost; `None` while the term is renewed.
-    lost_at: Option<Instant>,
     /// The time at which others may lead, if that is known to be before the hard stop.
     ceiling: Option<Instant>,
     stage: Stage,
@@ -110,16 +108,15 @@ impl<P> Term<P> {
     }
 
     /// Returns the time at which work that still runs is an overrun, unless the term is renewed:
-    /// the abort allowance after the last moment at which a task may be aborted. It is before
-    /// others may lead, because the allowance is a part of the margin.
+    /// the abort allowance after the last moment at which a task may be aborted. Until then no
+    /// other candidate can lead, so work that goes on after its abort does no harm.
     pub(crate) fn overrun_at(&self, timings: &Timings) -> Instant {
         let hard_stop = self.renewed + timings.hard_stop();
-        let ending = self.ending.as_ref();
-        let lost = ending.and_then(|ending| Some((ending.lost_at?, ending.ceiling)));
-        let last = lost.map_or(hard_stop, |(lost_at, ceiling)| {
-            (lost_at + timings.stop_grace()).min(ceiling.unwrap_or(hard_stop))
-        });
-        last.min(hard_stop) + timings.abort_allowance()
+        let ceiling = self.ending.as_ref().and_then(|ending| ending.ceiling);
+        // P7: the hard stop and the ceiling are both a margin before others may lead, by the store's
+        // answers to the last renewal and to a break. The allowance is a quarter of the margin, so
+        // the overrun comes before that, too. A later break with a shorter period is N12.
+        ceiling.unwrap_or(hard_stop).min(hard_stop) + timings.abort_allowance()
     }
 
     /// Returns the time of the next stage of the step-down. While the term is renewed, no other
@@ -211,7 +208,6 @@ impl<P> Term<P> {
             self.ending = Some(StepDown {
                 reason,
                 cancelled_at: now,
-                lost_at: None,
                 ceiling: None,
                 stage: Stage::Cancelled,
             });
@@ -232,7 +228,6 @@ impl<P> Term<P> {
         self.lost = true;
         self.begin_ending(now, reason, outputs);
         if let Some(ending) = &mut self.ending {
-            ending.lost_at.get_or_insert(now);
             ending.ceiling = ceiling;
         }
         self.advance(now, timings, outputs);

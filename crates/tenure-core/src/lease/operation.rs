@@ -85,8 +85,9 @@ pub enum Operation {
         /// The only candidate that may acquire the lease.
         to: CandidateId,
         /// The time that the holder has to stop. The candidate has the same time to acquire the
-        /// lease, from the end of the lock delay on.
-        within: Duration,
+        /// lease, from the end of the lock delay on. `None`: the holder has the rest of its lease,
+        /// and the candidate has the duration of the lease, but at most a minute.
+        within: Option<Duration>,
         /// Whether the candidate need not wait for the lease.
         forced: bool,
     },

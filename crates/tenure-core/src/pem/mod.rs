@@ -78,7 +78,7 @@ pub struct PemError(String);
 ///
 /// [`PemError`].
 pub fn authorities(text: &[u8]) -> Result<Vec<Block<'_>>, PemError> {
-    let certificates = read(text, &[CERTIFICATE])?;
+    let certificates = certificates(text)?;
     if certificates.is_empty() {
         return Err(PemError(
             "there is no certificate in it; write PEM with the certificates of the authorities, \
@@ -87,6 +87,16 @@ pub fn authorities(text: &[u8]) -> Result<Vec<Block<'_>>, PemError> {
         ));
     }
     Ok(certificates)
+}
+
+/// Returns the certificates in a text without other blocks. There may be none: a directory of
+/// authorities may also have other files.
+///
+/// # Errors
+///
+/// [`PemError`].
+pub fn certificates(text: &[u8]) -> Result<Vec<Block<'_>>, PemError> {
+    read(text, &[CERTIFICATE])
 }
 
 /// Returns the certificates of a server or a client, its own first. The text may also contain the

@@ -346,7 +346,8 @@ impl BreakRequest {
 #[serde(deny_unknown_fields)]
 pub struct HandOverRequest {
     /// The lease id that holds the lease. Without it, this is the request of an operator: the
-    /// holder notices it as a break, and has `within_ms` to stop.
+    /// holder notices it as a break, and has `within_ms` to stop. Without `within_ms`, the holder
+    /// has the rest of its lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<LeaseId>"))]
     pub lease_id: Option<String>,
@@ -354,9 +355,11 @@ pub struct HandOverRequest {
     #[cfg_attr(feature = "schema", schemars(with = "CandidateId"))]
     pub to: String,
     /// The time in which only this candidate may acquire the lease, from the end of the lock delay
-    /// on. The store has a limit for it: 10 minutes by default.
+    /// on. The store has a limit for it: 10 minutes by default. Required with a `lease_id`; an
+    /// operator's default is the duration of the lease, but at most a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = millis(Rules::NATIVE.max_break_period))))]
-    pub within_ms: Number,
+    pub within_ms: Option<Number>,
     /// Whether the candidate need not wait for the lease; default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
@@ -374,13 +377,17 @@ impl HandOverRequest {
     /// A [`Problem`] that names the field and the allowed values.
     pub fn check(self, rules: &Rules) -> Result<(Operation, Option<String>), Problem> {
         let (to, most) = (check_name("to", &self.to)?, rules.max_break_period);
-        let within = self.within_ms.millis_up_to("within_ms", most)?;
+        let within = self.within_ms.map(|it| it.millis_up_to("within_ms", most));
+        let within = within.transpose()?;
         let forced = self.force.unwrap_or(false);
         let operation = match &self.lease_id {
             Some(lease_id) => Operation::HandOver {
                 lease_id: check_name("lease_id", lease_id)?,
                 to,
-                within,
+                within: within.ok_or_else(|| {
+                    let detail = "within_ms is missing and must be the time of the reservation";
+                    Problem::new(Code::OutOfRange, detail)
+                })?,
                 forced,
             },
             None => Operation::SwitchOver { to, within, forced },

@@ -42,7 +42,10 @@ impl BearerTokens {
         let mut file = AccessFile::default();
         file.issuers = vec![issuer.clone()];
         let table = Table::new(file.into(), None);
-        table.replace_keys(&issuer, key_set, None)?;
+        // These keys do not change, so a set without one is a mistake.
+        if !table.replace_keys(&issuer, key_set, None)? {
+            return Err("it has no public key of signatures".into());
+        }
         let failures = Failures::default();
         Ok(Self(Arc::new(Tokens { table, failures })))
     }

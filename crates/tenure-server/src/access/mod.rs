@@ -600,6 +600,15 @@ pub fn read_keys(path: &Path) -> Result<String, AccessError> {
     Ok(AccessSource::public(path.into()).read()?.0)
 }
 
+/// Checks a JSON Web Key Set.
+///
+/// # Errors
+///
+/// The reason why the set is not one.
+pub fn check_key_set(key_set: &str) -> Result<(), String> {
+    jwt::parse_keys(key_set, "").map(drop)
+}
+
 /// Checks an access file as the store does at its start.
 ///
 /// # Errors

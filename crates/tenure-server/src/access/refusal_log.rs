@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tracing::{Level, debug, enabled};
+use tracing::{Level, debug, event_enabled};
 
 /// The interval after which further lines are written.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -49,7 +49,8 @@ impl RefusalLog {
         address: Option<IpAddr>,
         names: impl FnOnce() -> CredentialNames,
     ) {
-        if !enabled!(Level::DEBUG) {
+        // `enabled!` asks for neither an event nor a span, which the command's filter refuses.
+        if !event_enabled!(Level::DEBUG) {
             return;
         }
         let Some(omitted) = self.admit(Instant::now()) else {

@@ -168,7 +168,9 @@ pub fn mark_guarded(data_dir: &Path) -> io::Result<()> {
     if path.exists() {
         return Ok(());
     }
-    let mut file = File::create(path)?;
+    let mut file = File::create_new(path)?;
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     file.write_all(MARK_TEXT.as_bytes())?;
     file.sync_all()?;
     File::open(data_dir)?.sync_all()

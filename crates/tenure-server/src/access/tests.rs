@@ -441,8 +441,9 @@ fn a_known_token_passes_over_the_limit_also_after_a_change_of_the_file_or_of_the
     );
     // The key is withdrawn, the identity is denied, or another authority replaces its authority.
     let (file, keys) = (WITH_ISSUER, [signer.key("one"), next.key("two")]);
-    let changes: [&dyn Fn(); 3] = [
+    let changes: [&dyn Fn(); 4] = [
         &|| assert!(replace(&[next.key("two")])),
+        &|| assert!(replace(&[])),
         &|| fixture.write(&file.replace("team/old", "team/build")),
         &|| fixture.write(&file.replace("\"tenure\"", "\"other\"")),
     ];
@@ -791,4 +792,22 @@ fn each_refused_credential_has_a_line_with_the_reason_and_no_secret() {
         &["kind=\"bearer token\"", "the claim aud", &iss],
         &wrong,
     );
+}
+
+#[cfg(unix)]
+#[test]
+fn the_mark_of_a_data_directory_is_a_file_of_its_owner_and_no_link() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    let folder = TempDir::new().unwrap();
+    let mark = folder.path().join("GUARDED");
+    symlink(folder.path().join("elsewhere"), &mark).unwrap();
+    mark_guarded(folder.path()).expect_err("a link");
+    assert!(!folder.path().join("elsewhere").exists());
+    fs::remove_file(&mark).unwrap();
+    mark_guarded(folder.path()).unwrap();
+    mark_guarded(folder.path()).unwrap();
+    assert!(is_guarded(folder.path()));
+    let mode = fs::metadata(&mark).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }

@@ -15,6 +15,10 @@ use crate::disk_full::is_disk_full;
 /// The maximum number of bytes at the end of a file that are searched for the last line.
 const TAIL: u64 = 1024 * 1024;
 
+/// The mode of a new log.
+#[cfg(unix)]
+const MODE: u32 = 0o640;
+
 /// A log that is open for writing.
 #[derive(Debug)]
 pub(super) struct Log {
@@ -165,11 +169,7 @@ impl Log {
 
 impl LogFile {
     fn open(path: &Path, creates: bool) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).create(creates);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o640);
-        let mut file = options.open(path)?;
+        let mut file = open_file(path, creates)?;
         let mut last = [b'\n'];
         if file.metadata()?.len() > 0 {
             file.seek(SeekFrom::End(-1))?;
@@ -214,6 +214,48 @@ impl LogFile {
             None => wrong("its end has no audit line; name another file"),
         }
     }
+}
+
+/// Opens a log for appending. Another user who owns a directory of the path can put a link there at
+/// any time, so root follows no link, except one of root at the end of the path.
+#[cfg(target_os = "linux")]
+fn open_file(path: &Path, creates: bool) -> io::Result<File> {
+    use std::os::unix::fs::MetadataExt;
+
+    use nix::errno::Errno;
+    use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+    use nix::sys::stat::Mode;
+    use nix::unistd::Uid;
+
+    let mut flags = OFlag::O_RDWR | OFlag::O_APPEND | OFlag::O_CLOEXEC;
+    let mut how = OpenHow::new().resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    if creates {
+        flags |= OFlag::O_CREAT;
+        how = how.mode(Mode::from_bits_truncate(MODE));
+    }
+    let is_roots = |link: std::fs::Metadata| link.is_symlink() && link.uid() == 0;
+    match openat2(AT_FDCWD, path, how.flags(flags)) {
+        Err(Errno::ELOOP)
+            if Uid::effective().is_root() && !path.symlink_metadata().is_ok_and(is_roots) =>
+        {
+            let reason = "a part of the path is a link of another user, which root does not follow";
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+        }
+        // Also on an old kernel, and in a container that permits only system calls that it knows.
+        Err(Errno::ELOOP | Errno::ENOSYS | Errno::EPERM) => open_following(path, creates),
+        opened => Ok(opened?.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+use open_following as open_file;
+
+fn open_following(path: &Path, creates: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(creates);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, MODE);
+    options.open(path)
 }
 
 /// Returns the SHA-256 of a line without its line feed.

@@ -18,7 +18,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,19 +33,23 @@ use self::repeats::Repeats;
 use self::writer::Writer;
 use crate::metrics::{Exposition, Sample};
 use crate::model::LeaseChange;
-use crate::shares::Tenant;
+use crate::shares::{Share, Shares, Tenant};
 
 pub use self::entry::{AuditEntry, AuditKind};
 pub use self::verify::{CutLine, Verified, VerifyError, verify};
 
 /// The maximum number of queued lines about changes of leases, and also of all other queued lines.
 /// The two limits are separate, so grants that come faster than the disk writes cost no line of an
-/// operator.
+/// operator. Principals share the lines about changes, and each of them leaves as many to others.
 const QUEUE: usize = 4096;
 
-/// The number of sign-ins of a principal in a minute that have lines of their own: more than a person
-/// makes, and few for the disk.
-const SIGN_INS: u32 = 10;
+/// The maximum number of operators' acts at a time, which principals share. Each of them needs one
+/// line of the queue for other lines, and half of that queue is left for lines without a share.
+const ACTS: usize = QUEUE / 2;
+
+/// The number of sign-ins of a principal in a minute that have lines of their own, and of refused
+/// acts: more than a person makes, and few for the disk.
+const BURST: u32 = 10;
 
 /// The time for which an answer waits for its line. A disk that takes longer is broken. The command
 /// waits five seconds for an answer, so it still learns that the change is done.
@@ -125,13 +129,16 @@ struct State {
     /// The numbers of lines that were written and that were lost since the start.
     written: AtomicU64,
     lost: AtomicU64,
-    /// The number of queued lines about changes.
-    changes: AtomicUsize,
+    /// The queued lines about changes.
+    changes: Shares<Tenant>,
     /// `true` if the queue had no room for the last change.
     is_behind: AtomicBool,
-    /// The refused credentials by address, and the sign-ins by principal.
+    /// The operators' acts, until their lines are written.
+    acts: Shares<Tenant>,
+    /// The refused credentials by address, and the sign-ins and refused acts by principal.
     refusals: Repeats,
     sign_ins: Repeats,
+    refused_acts: Repeats,
 }
 
 impl Default for State {
@@ -140,10 +147,12 @@ impl Default for State {
             is_failing: AtomicBool::default(),
             written: AtomicU64::default(),
             lost: AtomicU64::default(),
-            changes: AtomicUsize::default(),
+            changes: Shares::new(QUEUE),
             is_behind: AtomicBool::default(),
+            acts: Shares::new(ACTS),
             refusals: Repeats::with_burst(1),
-            sign_ins: Repeats::with_burst(SIGN_INS),
+            sign_ins: Repeats::with_burst(BURST),
+            refused_acts: Repeats::with_burst(BURST),
         }
     }
 }
@@ -152,20 +161,14 @@ impl Default for State {
 #[derive(Debug)]
 struct Line {
     entry: AuditEntry,
-    from: Recorder,
+    /// The place in the queue or among the acts, which is free again when the line is written.
+    place: Option<AuditPlace>,
+    /// The answer that waits until the line is on disk. It gets whether the line is on disk.
+    answer: Option<oneshot::Sender<bool>>,
 }
 
-/// The origin of a line.
-#[derive(Debug)]
-enum Recorder {
-    /// An act for whose line nothing waits.
-    Other,
-    /// A change of a lease. Changes have their own limit in the queue.
-    Change,
-    /// An answer that waits until the line is on disk. The sender sends whether the line is on
-    /// disk.
-    Answer(oneshot::Sender<bool>),
-}
+/// The place of a principal's line.
+pub(crate) type AuditPlace = Share<Tenant>;
 
 impl Audit {
     /// Creates a handle that records nothing.
@@ -208,21 +211,37 @@ impl Audit {
         }
     }
 
+    /// Takes the place of an operator's line before the act, so that an act that is done has a line.
+    pub(crate) fn begin_act(&self, client: &Tenant) -> Result<Option<AuditPlace>, Problem> {
+        let shared = self.0.as_ref();
+        let place = shared.map(|shared| shared.state.acts.admit(client, "acts of operators"));
+        place.transpose()
+    }
+
     /// Queues a line and does not wait until it is written.
     pub fn record(&self, entry: AuditEntry) {
         if let Some(shared) = &self.0 {
-            shared.send(entry, Recorder::Other);
+            shared.send(Line::of(entry));
         }
     }
 
     /// Writes a line, and waits until it is on disk or lost, for three seconds at most. Returns
     /// whether the line is on disk.
     pub async fn record_now(&self, entry: AuditEntry) -> bool {
+        self.record_act(entry, None).await
+    }
+
+    /// Like [`record_now`](Self::record_now), with the place of the line.
+    pub(crate) async fn record_act(&self, entry: AuditEntry, place: Option<AuditPlace>) -> bool {
         let Some(shared) = &self.0 else {
             return false;
         };
         let (written, is_written) = oneshot::channel();
-        shared.send(entry, Recorder::Answer(written));
+        shared.send(Line {
+            place,
+            answer: Some(written),
+            ..Line::of(entry)
+        });
         match timeout(WRITE_TIME, is_written).await {
             Ok(Ok(is_written)) => is_written,
             Ok(Err(_)) => false,
@@ -246,8 +265,12 @@ impl Audit {
     /// the order of revisions. The function never blocks.
     pub(crate) fn record_changes(&self, changes: &[LeaseChange]) {
         if let (Some(shared), true) = (&self.0, self.has_changes()) {
-            let entries = changes.iter().filter_map(AuditEntry::of_change);
-            entries.for_each(|entry| shared.send_change(entry));
+            for change in changes {
+                if let Some(entry) = AuditEntry::of_change(change) {
+                    let owner = change.grant().and_then(|grant| grant.owner.as_ref());
+                    shared.send_change(&Tenant::of(owner, None), entry);
+                }
+            }
         }
     }
 
@@ -280,6 +303,16 @@ impl Audit {
         }
     }
 
+    /// Records a refused act of an operator. Beyond a few, one line a minute has the number of them.
+    pub(crate) async fn record_refused_act(&self, client: &Tenant, entry: AuditEntry) {
+        if let Some(shared) = &self.0 {
+            let refused = &shared.state.refused_acts;
+            if let Some(line) = refused.line(client, Instant::now(), || entry) {
+                self.record_now(line).await;
+            }
+        }
+    }
+
     /// Adds the numbers of lines.
     pub(crate) fn expose(&self, out: &mut Exposition) {
         let state = self.0.as_ref().map(|shared| &shared.state);
@@ -304,9 +337,20 @@ impl Audit {
     }
 }
 
+impl Line {
+    /// A line without a place, for which no answer waits.
+    const fn of(entry: AuditEntry) -> Self {
+        Self {
+            entry,
+            place: None,
+            answer: None,
+        }
+    }
+}
+
 impl Shared {
-    fn send(&self, entry: AuditEntry, from: Recorder) {
-        if self.lines.try_send(Line { entry, from }).is_err() {
+    fn send(&self, line: Line) {
+        if self.lines.try_send(line).is_err() {
             self.state.lost.fetch_add(1, Ordering::Relaxed);
             if !self.state.is_failing.swap(true, Ordering::Relaxed) {
                 error!("the audit log is {QUEUE} lines behind: lines are lost; elections go on");
@@ -314,18 +358,24 @@ impl Shared {
         }
     }
 
-    fn send_change(&self, entry: AuditEntry) {
-        let (state, from) = (&self.state, Recorder::Change);
-        if state.changes.fetch_add(1, Ordering::Relaxed) < QUEUE
-            && self.lines.try_send(Line { entry, from }).is_ok()
-        {
-            state.is_behind.store(false, Ordering::Relaxed);
-            return;
-        }
-        state.changes.fetch_sub(1, Ordering::Relaxed);
+    /// Queues the line of a change by this client.
+    fn send_change(&self, client: &Tenant, entry: AuditEntry) {
+        let state = &self.state;
+        let place = state.changes.admit(client, "queued lines of changes");
+        let queued = place.and_then(|place| {
+            let line = Line {
+                place: Some(place),
+                ..Line::of(entry)
+            };
+            let full = |_| Problem::new(Code::OverLimit, "the writer has ended");
+            self.lines.try_send(line).map_err(full)
+        });
+        let Err(Problem { detail, .. }) = queued else {
+            return state.is_behind.store(false, Ordering::Relaxed);
+        };
         state.lost.fetch_add(1, Ordering::Relaxed);
         if !state.is_behind.swap(true, Ordering::Relaxed) {
-            error!("the audit log is {QUEUE} changes behind: lines are lost; elections go on");
+            error!("the audit log is behind: {detail}; lines are lost; elections go on");
         }
     }
 }

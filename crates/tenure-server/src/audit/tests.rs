@@ -1,6 +1,7 @@
 //! Tests of lines that are written, lines that are lost, and logs that were changed.
 
 use std::fs;
+use std::iter;
 use std::os::unix::fs::symlink;
 use std::time::Instant;
 
@@ -101,6 +102,36 @@ impl Fixture {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn root_opens_no_log_behind_a_link_of_another_user() {
+    use std::os::unix::fs::lchown;
+    use std::path::Path;
+
+    if !nix::unistd::Uid::effective().is_root() {
+        return;
+    }
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.at("folder")).unwrap();
+    symlink(fixture.at("made"), fixture.path()).unwrap();
+    symlink(fixture.at("folder"), fixture.at("link")).unwrap();
+    let opened = |path: &Path| {
+        let target = AuditTarget::File(path.into());
+        Log::open(target).map(drop)
+    };
+    opened(&fixture.path()).expect("a link of root at the end");
+    fs::remove_file(fixture.at("made")).unwrap();
+    for link in [fixture.path(), fixture.at("link")] {
+        lchown(&link, Some(60_123), Some(60_123)).unwrap();
+    }
+    for path in [fixture.path(), fixture.at("link/audit.jsonl")] {
+        let error = opened(&path).unwrap_err().to_string();
+        assert!(error.contains("a link of another user"), "{error}");
+    }
+    assert!(!fixture.at("made").exists());
+    assert_eq!(fs::read_dir(fixture.at("folder")).unwrap().count(), 0);
+}
+
 #[tokio::test]
 async fn lines_are_a_chain_also_after_a_restart() {
     let fixture = Fixture::with_lines(10).await;
@@ -154,6 +185,13 @@ async fn a_log_that_was_changed_is_found_with_the_line() {
         r#"{"at":"2026-11-22T05:00:00.000Z","kind":"break","outcome":"done"}"#,
         r#"{"seq":"6","prev":1}"#,
         r#" {"kind":"break"} rest"#,
+        r#"{"event":"break","x":NaN}"#,
+        r#"{"seq":6,"event":"break","x":NaN}"#,
+        r#"{"seq":6,"event":"break",}"#,
+        r#"{"seq":6,'event':"break""#,
+        r#"{"event":"break""#,
+        "\u{feff}{\"seq\":6",
+        "break",
         "[]",
         "7",
     ] {
@@ -337,27 +375,56 @@ fn stuck(level: AuditLevel) -> (Audit, std::sync::mpsc::Receiver<Line>) {
     (Audit(Some(Arc::new(shared))), received)
 }
 
+fn principal(name: &str) -> Tenant {
+    Tenant::of(Some(&tenure_core::lease::Owner::new(name)), None)
+}
+
 #[test]
 fn changes_never_wait_for_a_slow_disk_and_leave_room_for_other_lines() {
     let (audit, received) = stuck(AuditLevel::Changes);
     let shared = audit.0.clone().unwrap();
     let began = Instant::now();
-    for _ in 0..3 * QUEUE {
-        shared.send_change(entry("a grant"));
+    let (mut queued, mut lost) = (0, 0);
+    // Each principal leaves half of the rest to others.
+    for (name, expected) in [("a", QUEUE / 2), ("b", QUEUE / 4), ("c", QUEUE / 8)] {
+        for _ in 0..QUEUE {
+            shared.send_change(&principal(name), entry("a grant"));
+        }
+        queued += expected;
+        lost += QUEUE - expected;
+        assert_eq!(audit.lost(), lost as u64, "{name}");
     }
     // A call that waited would wait for ever.
     assert!(began.elapsed() < WRITE_TIME);
-    assert_eq!(audit.lost(), 2 * QUEUE as u64);
     assert!(audit.check().is_ok(), "operators are not concerned");
-    for _ in 0..QUEUE {
+    for _ in queued..2 * QUEUE {
         audit.record(entry("an operator"));
     }
-    assert_eq!(audit.lost(), 2 * QUEUE as u64);
+    assert_eq!(audit.lost(), lost as u64);
     assert!(audit.check().is_ok());
     audit.record(entry("one more"));
-    assert_eq!(audit.lost(), 2 * QUEUE as u64 + 1);
+    assert_eq!(audit.lost(), lost as u64 + 1);
     assert!(audit.check().is_err());
     assert_eq!(received.try_iter().count(), 2 * QUEUE);
+    shared.send_change(&principal("a"), entry("the lines before are written"));
+    assert_eq!(audit.lost(), lost as u64 + 1);
+}
+
+#[test]
+fn an_operator_whose_lines_wait_leaves_acts_to_others() {
+    let (audit, received) = stuck(AuditLevel::Operators);
+    let [ada, grace] = ["ada", "grace"].map(principal);
+    let all: Vec<_> = iter::from_fn(|| audit.begin_act(&ada).ok()).collect();
+    assert_eq!(all.len(), ACTS / 2);
+    let refused = audit.begin_act(&ada).unwrap_err();
+    assert!(
+        refused
+            .detail
+            .contains("\"ada\" has 1024 acts of operators")
+    );
+    assert!(audit.begin_act(&grace).is_ok());
+    drop((all, received));
+    assert!(audit.begin_act(&ada).is_ok());
 }
 
 #[tokio::test]

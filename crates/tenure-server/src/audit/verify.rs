@@ -5,9 +5,11 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use serde::de::IgnoredAny;
-use serde_json::Deserializer;
 
 use super::log::{Chain, Link};
+
+/// The beginning of each line.
+const BEGIN: &[u8] = b"{\"seq\":";
 
 /// A chain without a gap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,6 +100,16 @@ pub fn verify(files: &[impl AsRef<Path>]) -> Result<Option<Verified>, VerifyErro
     verifier.end()
 }
 
+/// Returns whether this is the beginning of a line, or nothing. Any other line was added, and a
+/// lenient program that reads the log as JSON could believe it.
+fn is_cut(text: &[u8]) -> bool {
+    // After a failure of power, the rest of a line may be zeros.
+    let written = text.iter().rposition(|byte| *byte != 0);
+    let text = &text[..written.map_or(0, |last| last + 1)];
+    let begins = text.starts_with(BEGIN) || BEGIN.starts_with(text);
+    begins && serde_json::from_slice::<IgnoredAny>(text).is_err_and(|error| error.is_eof())
+}
+
 #[derive(Default)]
 struct Verifier {
     chain: Option<Chain>,
@@ -110,10 +122,7 @@ impl Verifier {
     fn add(&mut self, path: &Path, line: usize, text: &[u8]) -> Result<(), VerifyError> {
         let path = path.to_owned();
         let Ok(link) = serde_json::from_slice::<Link>(text) else {
-            // The beginning of a line is never whole JSON. So such a line was added, and a program
-            // that reads the log as JSON would believe it.
-            let mut values = Deserializer::from_slice(text).into_iter::<IgnoredAny>();
-            if let Some(Ok(_)) = values.next() {
+            if !is_cut(text) {
                 return Err(VerifyError::NotALine { path, line });
             }
             self.cut.push(CutLine { path, line });

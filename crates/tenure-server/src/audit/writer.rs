@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, warn};
 
 use super::log::Log;
-use super::{AuditEntry, Line, Recorder, State};
+use super::{AuditEntry, Line, State};
 
 /// The maximum number of lines between two syncs. An answer waits for no more lines than these.
 const BATCH: usize = 256;
@@ -64,12 +64,9 @@ impl Writer {
     /// Writes the numbers of repeated acts that have no line yet, although no further act caused one.
     fn write_repeated(&mut self, now: Option<Instant>) {
         let state = Arc::clone(&self.state);
-        let due = [&state.refusals, &state.sign_ins].map(|repeats| repeats.due(now));
-        let due = due.into_iter().flatten().map(|entry| Line {
-            entry,
-            from: Recorder::Other,
-        });
-        let due: Vec<_> = due.collect();
+        let repeated = [&state.refusals, &state.sign_ins, &state.refused_acts];
+        let due = repeated.into_iter().flat_map(|repeats| repeats.due(now));
+        let due: Vec<_> = due.map(Line::of).collect();
         if !due.is_empty() {
             self.write(due);
         }
@@ -80,15 +77,12 @@ impl Writer {
     fn write(&mut self, batch: Vec<Line>) {
         let mut waiting = Vec::new();
         let (mut result, mut unsynced) = (Ok(()), 0);
-        for Line { entry, from } in batch {
-            result = self.append(&entry);
+        for line in batch {
+            result = self.append(&line.entry);
             let is_written = result.is_ok();
             unsynced += u64::from(is_written);
-            match from {
-                Recorder::Other => {}
-                Recorder::Change => drop(self.state.changes.fetch_sub(1, Ordering::Relaxed)),
-                Recorder::Answer(answer) => waiting.push((answer, is_written)),
-            }
+            drop(line.place);
+            waiting.extend(line.answer.map(|answer| (answer, is_written)));
         }
         if !waiting.is_empty() {
             let synced = self.log.sync();

@@ -64,9 +64,10 @@ macro_rules! limits {
         /// # Shares
         ///
         /// One principal, or one address if the store has no access control, may use no more of
-        /// [`max_waiting`](Self::max_waiting), [`max_watchers`](Self::max_watchers) and
-        /// [`max_answers`](Self::max_answers) than is free for others: half of the total if others
-        /// use nothing.
+        /// [`max_waiting`](Self::max_waiting),
+        /// [`max_waiters_per_lease`](Self::max_waiters_per_lease),
+        /// [`max_watchers`](Self::max_watchers) and [`max_answers`](Self::max_answers) than is free
+        /// for others: half of the total if others use nothing.
         ///
         /// As settings these are flat keys with the names of the fields; times are durations such
         /// as `10s`.
@@ -110,8 +111,8 @@ limits! {
     /// store, its memory and its disk space.
     max_namespaces: Count usize = 10_000, 1..=MANY;
     /// Maximum number of acquires that wait for one lease. Default 10,000: each end of a term
-    /// visits them in order under a lock, for less than a millisecond. At least 0. Over it: 429
-    /// `over_limit`.
+    /// visits them in order under a lock, for less than a millisecond. At least 0. Over it, and over
+    /// the [share](Self#shares) of a principal: 429 `over_limit`.
     max_waiters_per_lease: Count usize = 10_000, 0..=MANY;
     /// Maximum number of acquires and long polls that wait, over all leases. Default 50,000: each
     /// has a connection and takes some kilobytes. At least 0. Over it, and over the
@@ -242,9 +243,11 @@ impl Limits {
                 check_time("lock_delay_ms", request.lock_delay, limit)
             }
             Operation::SetMetadata(_, metadata) => check_metadata(metadata, most),
-            Operation::HandOver { within, .. } | Operation::SwitchOver { within, .. } => {
-                check_time("within_ms", *within, ("max_hand_over", self.max_hand_over))
-            }
+            Operation::HandOver { within, .. }
+            | Operation::SwitchOver {
+                within: Some(within),
+                ..
+            } => check_time("within_ms", *within, ("max_hand_over", self.max_hand_over)),
             _ => Ok(()),
         }
     }

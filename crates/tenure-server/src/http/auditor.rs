@@ -68,9 +68,18 @@ impl Auditor {
         details: impl FnOnce(AuditEntry) -> AuditEntry,
         work: impl Future<Output = Result<T, ProblemResponse>>,
     ) -> Result<T, ProblemResponse> {
-        let result = match self.audit.check() {
-            Ok(()) => work.await,
-            Err(refusal) => Err(refusal.into()),
+        let client = self.caller.tenant();
+        let (result, place, has_own_line) = match self.audit.check() {
+            Ok(()) => match self.audit.begin_act(&client) {
+                Ok(place) => {
+                    let result = work.await;
+                    let is_done = result.is_ok();
+                    (result, place, is_done)
+                }
+                Err(full) => (Err(full.into()), None, false),
+            },
+            // The first of these lines that can be written shows that acts may be done again.
+            Err(unwritable) => (Err(unwritable.into()), None, true),
         };
         let outcome = match &result {
             Ok(_) => "done",
@@ -81,7 +90,12 @@ impl Auditor {
             .of_address(self.address)
             .of_request(self.request_id())
             .of_trace(TraceId::current());
-        self.audit.record_now(details(entry)).await;
+        let entry = details(entry);
+        if has_own_line {
+            self.audit.record_act(entry, place).await;
+        } else {
+            self.audit.record_refused_act(&client, entry).await;
+        }
         result
     }
 }

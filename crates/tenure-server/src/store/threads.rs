@@ -13,6 +13,7 @@ use super::{Inner, stopping};
 use crate::engine::Engine;
 use crate::panics;
 use crate::scans;
+use crate::table::prefix_of;
 
 /// The number of leases of a namespace that are scanned before the next namespace has its turn. A
 /// shard is locked for some 10 us to copy their keys.
@@ -118,7 +119,7 @@ impl Inner {
         let mut began = Instant::now();
         while let Some((namespace, place)) = self.scans.next(&self.clock) {
             let one = (&*namespace != scans::ALL).then_some(&*namespace);
-            let (keys, next) = self.table.scan(one, place, SCAN_PAGE);
+            let (keys, next) = self.table.scan(&prefix_of(one), place, SCAN_PAGE);
             for key in &keys {
                 self.tick(key);
             }

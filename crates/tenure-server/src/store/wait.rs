@@ -8,7 +8,7 @@ use std::time::Duration;
 use tenure_core::lease::{
     LeaseId, Owner, PLACE_KEPT_FOR, Rejection, RequestNumber, Rules, Waiting,
 };
-use tenure_core::wire::{Code, LeaseView, Problem, Queued};
+use tenure_core::wire::{LeaseView, Problem, Queued};
 use tokio::sync::oneshot;
 use tokio::time;
 
@@ -18,7 +18,7 @@ use super::{Inner, Store, stopping};
 use crate::clock;
 use crate::metrics::waiting;
 use crate::model::{LeaseKey, TraceId};
-use crate::shares::{Share, Tenant};
+use crate::shares::{self, Share, Tenant};
 
 /// The outcome of a waiting request: either a grant, or the refusal of a request that was replaced
 /// by another one.
@@ -30,6 +30,8 @@ pub(super) struct OutcomeSender {
     channel: oneshot::Sender<Box<Outcome>>,
     /// The trace of the waiting request.
     pub(super) trace: Option<TraceId>,
+    /// The client whose share the request uses.
+    tenant: Tenant,
 }
 
 impl OutcomeSender {
@@ -120,13 +122,15 @@ impl Store {
             // which gives back its own permit.
             inner.waiting.take_beyond(tenant)
         } else {
-            let waiters = transaction.waiting().waiting();
-            let most = inner.limits.max_waiters_per_lease;
-            if waiters >= most {
-                let detail =
-                    format!("the lease has {waiters} requests waiting, at most {most} are allowed");
-                return Err(Problem::new(Code::OverLimit, detail));
-            }
+            let (lease, most) = (transaction.waiting(), inner.limits.max_waiters_per_lease);
+            let own = || {
+                let waiters = lease.waiters();
+                let own = waiters.filter(|(_, waiting)| waiting.reply_to.tenant == *tenant);
+                own.count()
+            };
+            let (of, what) = ("the lease", "requests waiting for the lease");
+            shares::check(most, usize::MAX, lease.waiting(), own)
+                .map_err(|full| full.problem(tenant, of, what, most))?;
             inner.wait_permit(tenant)?
         };
         let number = inner.waited.fetch_add(1, Ordering::Relaxed);
@@ -134,6 +138,7 @@ impl Store {
         let reply_to = OutcomeSender {
             channel,
             trace: TraceId::current(),
+            tenant: tenant.clone(),
         };
         let waiting = Waiting {
             number,

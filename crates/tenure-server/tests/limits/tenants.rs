@@ -4,8 +4,13 @@
 use super::*;
 
 use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
 
-use tokio::net::TcpSocket;
+use tenure_server::Server;
+use tenure_server::access::Access;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
 
 const LEASES: &str = "/v1/namespaces/ns/leases?limit=1000";
 
@@ -66,8 +71,8 @@ async fn answers_that_nobody_reads_are_limited_and_end() {
     let mut unread = Vec::new();
     for _ in 0..4 {
         let mut deaf = connect_deaf(api).await;
-        // More than the kernel keeps for a connection.
-        deaf.send(head("GET", LEASES, "").repeat(40)).await.unwrap();
+        // One page is more than the kernel keeps for a connection.
+        deaf.send(head("GET", LEASES, "")).await.unwrap();
         unread.push(deaf);
     }
     let mut wire = Wire::connect(api).await;
@@ -107,6 +112,101 @@ async fn answers_that_nobody_reads_are_limited_and_end() {
     }
 }
 
+/// Connects from this address without room for an answer, sends, and reads nothing.
+async fn send_deaf(to: SocketAddr, from: &str, requests: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+    let mut deaf = socket.connect(to).await.unwrap();
+    deaf.write_all(requests.as_bytes()).await.unwrap();
+    deaf
+}
+
+/// Waits until the store serves this address.
+async fn until_served(to: SocketAddr, from: &str) {
+    let until = Instant::now() + SOON;
+    loop {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+        let mut wire = Wire::over(socket.connect(to).await.unwrap());
+        if wire.get_or_closed("/metrics").await == Some(200) {
+            return;
+        }
+        assert!(Instant::now() < until, "{from}: never served again");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Checks that the kernel has forgotten what the client did not take.
+async fn assert_reset(mut deaf: TcpStream) {
+    let mut rest = Vec::new();
+    let end = timeout(SOON, deaf.read_to_end(&mut rest)).await.unwrap();
+    let kind = end.map_err(|error| error.kind());
+    assert_eq!(kind, Err(io::ErrorKind::ConnectionReset));
+    assert!(rest.len() < 16 * 1024, "{}", rest.len());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_kernel_forgets_answers_that_are_not_taken_in_time() {
+    let limits = Limits {
+        request_time: Duration::from_secs(2),
+        max_connections_per_address: 1,
+        ..Limits::default()
+    };
+    let store = Store::open(StoreConfig::memory().with_limits(limits.clone())).unwrap();
+    let any_port = "127.0.0.1:0".parse().unwrap();
+    let server = Server::bind(store, any_port).unwrap();
+    let server = server.with_access(Access::anonymous());
+    let server = server.with_metrics_listener(any_port).unwrap();
+    let to = server.local_addr().unwrap();
+    let metrics = server.metrics_addr().unwrap().unwrap();
+    let _running = common::served(server);
+    let began = Instant::now();
+    let many = head("GET", "/openapi.json", "").repeat(60);
+    let last = head("GET", "/openapi.json", "connection: close\r\n");
+    let many = send_deaf(to, "127.0.0.2", &many).await;
+    let closed = send_deaf(to, "127.0.0.3", &last).await;
+    let mut half = send_deaf(to, "127.0.0.4", &last).await;
+    half.shutdown().await.unwrap();
+    // As many as the listener allows.
+    let mut scrapes = Vec::new();
+    for _ in 0..16 {
+        let scrape = head("GET", "/metrics", "").repeat(100);
+        scrapes.push(send_deaf(metrics, "127.0.0.1", &scrape).await);
+    }
+    let ends = [
+        (to, "127.0.0.2", many),
+        (to, "127.0.0.3", closed),
+        (to, "127.0.0.4", half),
+        (metrics, "127.0.0.1", scrapes.remove(0)),
+    ];
+    for (to, from, deaf) in ends {
+        // The connection counts until it is reset.
+        until_served(to, from).await;
+        assert!(began.elapsed() >= limits.request_time, "{from}");
+        assert_reset(deaf).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_is_slower_than_the_end_of_its_connection_gets_the_whole_answer() {
+    let running = common::in_memory();
+    let to = running.api.origin.strip_prefix("http://").unwrap();
+    let request = head("GET", "/openapi.json", "connection: close\r\n");
+    for closes_first in [false, true] {
+        let mut slow = send_deaf(to.parse().unwrap(), "127.0.0.1", &request).await;
+        if closes_first {
+            slow.shutdown().await.unwrap();
+        }
+        sleep(Duration::from_millis(200)).await;
+        let mut answer = String::new();
+        let read = timeout(SOON, slow.read_to_string(&mut answer)).await;
+        read.unwrap().unwrap();
+        assert!(answer.ends_with('}'), "{}", answer.len());
+    }
+}
+
 #[tokio::test]
 async fn batches_of_renewals_wait_for_their_turn_and_are_not_refused() {
     let running = limited(|limits| limits.max_answers = 8);
@@ -120,7 +220,7 @@ async fn batches_of_renewals_wait_for_their_turn_and_are_not_refused() {
     let request = head("POST", "/v1/namespaces/ns/renew", &length) + &body;
     // One at a time has its turn: a quarter of the total, and of that no more than is free.
     let mut deaf = connect_deaf(api).await;
-    deaf.send(request.repeat(40)).await.unwrap();
+    deaf.send(&request).await.unwrap();
     sleep(Duration::from_millis(300)).await;
     let mut waits = Wire::connect(api).await;
     waits.send(&request).await.unwrap();

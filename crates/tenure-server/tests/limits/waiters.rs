@@ -32,7 +32,13 @@ async fn a_lease_has_waiters_up_to_the_limit() {
     assert_ok(&api.acquire("job", 1).await);
     assert_ok(&api.acquire("other", 1).await);
     let first = api.waiting("job", 2, &json!({}));
-    let second = api.waiting("job", 3, &json!({}));
+    api.queue_of("job", 1).await;
+    let parts = [
+        "this address has 1 requests waiting for the lease",
+        "the rest of the 2",
+    ];
+    assert_429(&api, "job", 4, &parts).await;
+    let second = api.from("127.0.0.2").waiting("job", 3, &json!({}));
     api.queue_of("job", 2).await;
     let before = api.get("job").await.1["revision"].clone();
     let parts = ["the lease has 2 requests waiting", "at most 2"];
@@ -49,7 +55,7 @@ async fn a_lease_has_waiters_up_to_the_limit() {
     assert_refused(&outcome(first).await.0, 409, "lease_held");
 
     second.abort();
-    until_taken(&api, "job", 4).await;
+    until_taken(&api.from("127.0.0.3"), "job", 4).await;
     assert_ok(&api.release("job", 1).await);
     assert_ok(&outcome(again).await.0);
 }

@@ -125,7 +125,7 @@ impl LeaseBackend for HttpStore {
                     let body = HandOverRequest {
                         lease_id: Some(wire_id(lease_id)),
                         to: to.to_string(),
-                        within_ms: within.into(),
+                        within_ms: Some(within.into()),
                         force: None,
                         reason: None,
                     };

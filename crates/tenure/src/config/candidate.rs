@@ -67,11 +67,13 @@ pub struct Config {
 /// future at its next `.await`. It does not reach code that blocks its thread, holds, closures, and
 /// what the task has started by other means.
 ///
-/// The action is taken after a loss, a break of the lease, and the end of an unhealthy task: a
-/// quarter of the margin after the hard stop, so before another candidate may lead
-/// ([`Timings`](crate::Timings)). After a suspension of the process past that time it is taken at
-/// once. At a resignation, a hand-over and a shutdown it is not taken: the lease is renewed until
-/// all parts have ended, and the log names the parts.
+/// The action is taken after a loss of the lease, an operator's break or hand-over, and the end of
+/// an unhealthy task: a quarter of the margin after the hard stop, so before another candidate may
+/// lead ([`Timings`](crate::Timings)). If the operator's period ends sooner than the lease, it is
+/// taken three quarters of the margin before the end of the period. After a suspension of the process
+/// past that time it is taken at once. At a resignation, a hand-over by the leader
+/// ([`Leadership::hand_over`](crate::Leadership::hand_over)) and a shutdown it is not taken: the
+/// lease is renewed until all parts have ended, and the log names the parts.
 ///
 /// # Recipes
 ///

@@ -332,6 +332,10 @@ pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
     if let (Some(Origin::File { path, .. }), "token") = (settings.origin(key), key) {
         permissions::check_configuration(path).map_err(|reason| settings.invalid(key, reason))?;
     }
+    let has_password = |server: &str| Endpoint::shown(server) != server;
+    if settings.list("servers").into_iter().any(has_password) {
+        settings.warn_of_inline("servers");
+    }
     if let Some(server) = servers_of(settings)?
         .iter()
         .find_map(|server| credentials.check(server).err())

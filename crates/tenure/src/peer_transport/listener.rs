@@ -10,9 +10,10 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::{Domain, Socket, Type};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::accepted_stream::AcceptedStream;
 use super::caller::Caller;
 use super::endpoint::PeerEndpoint;
 use super::inbox::PeerEvent;
@@ -70,8 +71,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, endpoint: Arc<P
                 continue;
             }
         };
-        // Without this option, an answer may wait for more data.
-        let _ = stream.set_nodelay(true);
+        let stream = AcceptedStream::new(stream);
         let caller = Caller::default();
         make_room(&mut open);
         let served = attend(stream, router.clone(), endpoint.clone(), caller.clone());
@@ -80,7 +80,12 @@ pub(super) async fn serve(listener: TcpListener, router: Router, endpoint: Arc<P
 }
 
 /// Serves one connection until it ends.
-async fn attend(stream: TcpStream, router: Router, endpoint: Arc<PeerEndpoint>, caller: Caller) {
+async fn attend(
+    stream: AcceptedStream,
+    router: Router,
+    endpoint: Arc<PeerEndpoint>,
+    caller: Caller,
+) {
     let service = TowerToHyperService::new(router.layer(Extension(caller.clone())));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

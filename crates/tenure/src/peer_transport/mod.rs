@@ -10,6 +10,8 @@ mod inbox;
 mod server;
 
 mod client;
+
+mod accepted_stream;
 mod listener;
 mod path_memory;
 mod relay;
@@ -33,6 +35,8 @@ mod status;
 mod state_dir;
 mod state_file;
 
+#[cfg(feature = "config-file")]
+pub use accepted_stream::AcceptedStream;
 pub(crate) use endpoint::PeerEndpoint;
 #[cfg(feature = "config-file")]
 pub use listener::bind as listen;

@@ -1,7 +1,6 @@
 //! The record of a member on disk.
 
-use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -164,8 +163,9 @@ impl StateFile {
         fingerprint: &Fingerprint,
     ) -> Result<Self, StateError> {
         let directory = StateDir::open(path)?;
-        let is_marked = check_marker(&directory.file(MARKER))?;
-        let path = directory.file(RECORD);
+        let is_marked = check_marker(&directory)?;
+        let path = directory.path_of(RECORD);
+        let found = read(&directory, RECORD)?;
         let mut file = Self {
             directory,
             is_marked,
@@ -180,7 +180,7 @@ impl StateFile {
             config_changed: false,
             former_settings: None,
         };
-        let Some(bytes) = read(&path)? else {
+        let Some(bytes) = found else {
             if is_marked {
                 return Err(StateError::Missing(path));
             }
@@ -253,10 +253,11 @@ impl StateFile {
 }
 
 /// Returns whether there is or was a record.
-fn check_marker(path: &Path) -> Result<bool, StateError> {
-    let Some(bytes) = read(path)? else {
+fn check_marker(directory: &StateDir) -> Result<bool, StateError> {
+    let Some(bytes) = read(directory, MARKER)? else {
         return Ok(false);
     };
+    let path = &directory.path_of(MARKER);
     let text = String::from_utf8_lossy(&bytes);
     match format_of(&text) {
         Some(FORMAT) if text == format!("{MARK} {FORMAT}\n") => Ok(true),
@@ -290,14 +291,18 @@ fn format_of(text: &str) -> Option<u32> {
     after.split_whitespace().next()?.parse().ok()
 }
 
-fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.len() > MAX_BYTES => {
-            Err(damaged(path, format!("it has {} bytes", metadata.len())))
+fn read(directory: &StateDir, name: &str) -> Result<Option<Vec<u8>>, StateError> {
+    let path = &directory.path_of(name);
+    let Some(file) = directory.file(name).map_err(StateError::io(path))? else {
+        return Ok(None);
+    };
+    let mut bytes = Vec::new();
+    let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+    match read.map_err(StateError::io(path))? {
+        length if length as u64 > MAX_BYTES => {
+            Err(damaged(path, format!("it has more than {MAX_BYTES} bytes")))
         }
-        Ok(_) => fs::read(path).map(Some).map_err(StateError::io(path)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(StateError::io(path)(error)),
+        _ => Ok(Some(bytes)),
     }
 }
 

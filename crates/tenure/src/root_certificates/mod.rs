@@ -21,7 +21,8 @@ pub(crate) use self::tls::provider;
 /// The certificates of a file are read again every 10 s while requests are sent, and when a server's
 /// certificate is refused. New connections use the new ones. A wrong file keeps those before it.
 /// Certificates of the operating system (`SSL_CERT_FILE`, `SSL_CERT_DIR`) are read again with new
-/// connections.
+/// connections. The files of these two variables are read as strictly as those of
+/// [`from_file`](Self::from_file).
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct RootCertificates {
     /// `None` stands for those of the operating system.

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tempfile::TempDir;
 
 use super::RootCertificates;
-use super::tls::CurrentVerifier;
+use super::tls::{CurrentVerifier, Trusted};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
@@ -152,4 +152,37 @@ fn a_wrong_text_or_file_is_refused_with_its_line() {
     let marked = format!("\u{feff}{pem}\u{feff}{pem}");
     let roots = RootCertificates::from_pem(marked.as_bytes()).unwrap();
     assert_ne!(roots, RootCertificates::system());
+}
+
+#[test]
+fn a_block_that_can_not_be_used_is_named_also_in_the_files_of_the_system() {
+    let folder = TempDir::new().unwrap();
+    let written = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let pem = authority().pem();
+    let good = written("good.pem", &pem);
+    let other = written("README", "These are authorities.\n");
+    let second = pem.lines().count() + 1;
+    for (wrong, line) in [
+        (format!("{pem} {pem}"), second),
+        (format!("{pem}x\u{feff}{pem}"), second),
+        (pem.replace("-----END CERTIFICATE-----", ""), 1),
+        (pem.replace("CERTIFICATE", "X509 CERTIFICATE"), 1),
+        (pem.replace("BEGIN CERTIFICATE", "begin certificate"), 1),
+        (pem.replacen("-----\nMI", "-----\n*I", 1), 1),
+    ] {
+        let wrong = written("wrong.pem", &wrong);
+        let files = [good.clone(), other.clone(), wrong.clone()];
+        let error = Trusted::of_files(&files, None).err().expect("an error");
+        let place = format!("{}: line {line}: ", wrong.display());
+        assert!(error.starts_with(&place), "{place}: {error}");
+    }
+    let found = Trusted::of_files(&[good.clone(), other.clone()], None).unwrap();
+    assert!(found.is_some());
+    let again = Trusted::of_files(&[good, other.clone()], found.as_ref());
+    assert!(again.unwrap().is_none(), "nothing has changed");
+    assert!(Trusted::of_files(&[other], None).is_err());
 }

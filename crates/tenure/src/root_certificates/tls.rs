@@ -1,7 +1,10 @@
 //! Checks the certificates of servers with the root certificates that are known now.
 
 use std::fmt;
+use std::fs;
 use std::hash::{Hash, Hasher};
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -10,7 +13,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
-use tenure_core::pem;
+use tenure_core::pem::{self, Block, PemError};
 
 use super::RootCertificates;
 use crate::client_certificate::Identity;
@@ -70,6 +73,41 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     provider.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()))
 }
 
+/// Returns the files that `SSL_CERT_FILE` and the directories of `SSL_CERT_DIR` contain; `None` if
+/// neither variable is set. A link and its target are one file.
+fn files_of_environment() -> Result<Option<Vec<PathBuf>>, String> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let (file, folders) = (set("SSL_CERT_FILE"), set("SSL_CERT_DIR"));
+    if file.is_none() && folders.is_none() {
+        return Ok(None);
+    }
+    let mut files: Vec<PathBuf> = file.into_iter().map(PathBuf::from).collect();
+    let folders = folders.unwrap_or_default();
+    for folder in std::env::split_paths(&folders).filter(|it| !it.as_os_str().is_empty()) {
+        let wrong = |error: io::Error| format!("{}: {error}", folder.display());
+        for entry in fs::read_dir(&folder).map_err(wrong)? {
+            // A link without a target is no file.
+            let target = fs::canonicalize(entry.map_err(wrong)?.path());
+            files.extend(target.ok().filter(|path| path.is_file()));
+        }
+    }
+    files.sort();
+    files.dedup();
+    Ok(Some(files))
+}
+
+/// Adds certificates, all of which must be usable.
+fn add(roots: &mut RootCertStore, blocks: Result<Vec<Block<'_>>, PemError>) -> Result<(), String> {
+    for block in blocks.map_err(|error| error.to_string())? {
+        let added = roots.add(block.der.into());
+        added.map_err(|error| {
+            let line = block.line;
+            format!("line {line}: the certificate can't be used ({error})")
+        })?;
+    }
+    Ok(())
+}
+
 /// Returns the root certificates of the operating system, which are read once for all clients of the
 /// process: parsing them takes some 20 ms.
 fn system() -> Result<FileValue<Trusted>, String> {
@@ -86,19 +124,38 @@ fn system() -> Result<FileValue<Trusted>, String> {
 impl Trusted {
     pub(super) fn of_pem(pem: &[u8]) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
-        for block in pem::authorities(pem).map_err(|error| error.to_string())? {
-            let added = roots.add(block.der.into());
-            added.map_err(|error| {
-                let line = block.line;
-                format!("line {line}: the certificate can't be used ({error})")
-            })?;
-        }
+        add(&mut roots, pem::authorities(pem))?;
         Self::new(pem.into(), Arc::default(), roots)
+    }
+
+    /// Reads files of the environment as strictly as the file of a setting.
+    pub(super) fn of_files(
+        files: &[PathBuf],
+        known: Option<&Self>,
+    ) -> Result<Option<Self>, String> {
+        let mut roots = RootCertStore::empty();
+        let mut content = Vec::new();
+        for path in files {
+            let wrong = |reason| format!("{}: {reason}", path.display());
+            let pem = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+            add(&mut roots, pem::certificates(&pem)).map_err(wrong)?;
+            content.extend(pem);
+        }
+        if roots.is_empty() {
+            return Err("there is no certificate in these files".into());
+        }
+        if known.is_some_and(|known| known.is_of(&content)) {
+            return Ok(None);
+        }
+        Self::new(content.into(), Arc::default(), roots).map(Some)
     }
 
     /// Reads the certificates of the operating system. After the start a file that can't be used any
     /// more is an error: another program may be writing it.
     fn of_system(known: Option<&Self>) -> Result<Option<Self>, String> {
+        if let Some(files) = files_of_environment()? {
+            return Self::of_files(&files, known);
+        }
         let read = rustls_native_certs::load_native_certs();
         let faults: Arc<[String]> = read.errors.iter().map(ToString::to_string).collect();
         let is_new = |fault: &&String| known.is_none_or(|known| !known.faults.contains(fault));

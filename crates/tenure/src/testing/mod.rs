@@ -232,7 +232,7 @@ impl TestStore {
         let to = to.clone();
         let operation = Operation::SwitchOver {
             to,
-            within,
+            within: Some(within),
             forced: true,
         };
         self.store.apply(election, &operation, None).is_ok()

@@ -27,7 +27,7 @@ const MAX_RESULTS: usize = 5000;
 /// the marker, as from the service, which may return fewer entries than requested, too.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// The number of entries that are written before other requests have a turn.
+/// The number of entries that are found or written before other requests have a turn.
 const TURN: usize = 50;
 
 /// The values of `include`. The store has only metadata to include.
@@ -59,7 +59,7 @@ struct Page<'a> {
 
 /// An entry of a page: a container, a blob, or a common prefix of blobs whose names continue after
 /// the delimiter.
-type Entry = (String, Option<Arc<Item>>);
+type Entry<T> = (String, Option<T>);
 
 impl<'a> Page<'a> {
     fn of(call: &'a Call) -> Result<Self> {
@@ -97,36 +97,54 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// Returns the entries of the page, and the first name of the next page.
-    fn fill<'b>(
+    /// Returns the entries of the page, and the first name of the next page. `first_from` returns the
+    /// first item from a name on. Other requests have a turn while the page is filled.
+    async fn fill<T>(
         &self,
-        items: impl Iterator<Item = (&'b str, &'b Arc<Item>)>,
-    ) -> (Vec<Entry>, Option<String>) {
-        let mut found: Vec<Entry> = Vec::new();
-        for (name, item) in items {
+        first_from: impl Fn(&str) -> Option<(String, T)>,
+    ) -> (Vec<Entry<T>>, Option<String>) {
+        let mut found = Vec::new();
+        let mut from = Some(self.from.clone());
+        while let Some((name, item)) = from.as_deref().and_then(&first_from) {
             let Some(rest) = name.strip_prefix(self.prefix) else {
                 break;
             };
+            if found.len() == self.most {
+                return (found, Some(name));
+            }
             let cut = match self.delimiter {
                 "" => None,
                 delimiter => rest.find(delimiter).map(|at| at + delimiter.len()),
             };
-            let common = cut.map(|cut| &name[..self.prefix.len() + cut]);
-            if let (Some(common), Some((last, None))) = (common, found.last())
-                && common == last
-            {
-                continue;
-            }
-            if found.len() == self.most {
-                return (found, Some(name.to_owned()));
-            }
-            found.push(match common {
-                Some(common) => (common.to_owned(), None),
-                None => (name.to_owned(), Some(Arc::clone(item))),
+            found.push(match cut {
+                Some(cut) => {
+                    let common = name[..self.prefix.len() + cut].to_owned();
+                    // None of the blobs with this prefix is looked at, however many there are.
+                    from = behind_all(&common);
+                    (common, None)
+                }
+                None => {
+                    from = Some(format!("{name}\0"));
+                    (name, Some(item))
+                }
             });
+            if found.len().is_multiple_of(TURN) {
+                tokio::task::yield_now().await;
+            }
         }
         (found, None)
     }
+}
+
+/// Returns the first name after all names that begin with this prefix; `None` if no name is.
+fn behind_all(prefix: &str) -> Option<String> {
+    let mut rest = prefix.chars();
+    while let Some(last) = rest.next_back() {
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            return Some(format!("{}{next}", rest.as_str()));
+        }
+    }
+    None
 }
 
 /// Parses the number of results. A number above the maximum means the maximum.
@@ -147,10 +165,12 @@ pub(in crate::server) async fn containers(call: Call) -> Result<Response> {
         delimiter: "",
         ..Page::of(&call)?
     };
-    let found = {
+    let first_from = |name: &str| {
         let catalog = call.service.blobs.catalog();
-        page.fill(catalog.containers_from(&call.target.account, &page.from))
+        let first = catalog.containers_from(&call.target.account, name).next();
+        first.map(|(name, item)| (name.to_owned(), Arc::clone(item)))
     };
+    let found = page.fill(first_from).await;
     respond(&call, &page, found).await
 }
 
@@ -160,10 +180,12 @@ pub(in crate::server) async fn blobs(call: Call) -> Result<Response> {
     call.check_access(BlobAccess::Read, AccessEffect::Keep)
         .await?;
     call.existing()?;
-    let found = {
+    let first_from = |name: &str| {
         let catalog = call.service.blobs.catalog();
-        page.fill(catalog.blobs_from(&call.target, &page.from))
+        let first = catalog.blobs_from(&call.target, name).next();
+        first.map(|(name, item)| (name.to_owned(), Arc::clone(item)))
     };
+    let found = page.fill(first_from).await;
     respond(&call, &page, found).await
 }
 
@@ -171,7 +193,7 @@ pub(in crate::server) async fn blobs(call: Call) -> Result<Response> {
 async fn respond(
     call: &Call,
     page: &Page<'_>,
-    (found, mut next): (Vec<Entry>, Option<String>),
+    (found, mut next): (Vec<Entry<Arc<Item>>>, Option<String>),
 ) -> Result<Response> {
     let (account, container) = (&*call.target.account, &*call.target.container);
     let has_blobs = call.target.level() == Level::Container;
@@ -278,4 +300,67 @@ fn endpoint(call: &Call) -> String {
         "http"
     };
     format!("{scheme}://{host}/{}/", call.target.account)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::collections::BTreeSet;
+
+    /// Lists these names in pages, and returns the entries and the number of names looked at.
+    async fn list(names: &BTreeSet<String>, delimiter: &str, most: usize) -> (Vec<String>, usize) {
+        let looks = Cell::new(0);
+        let first_from = |from: &str| {
+            looks.set(looks.get() + 1);
+            let first = names.range(from.to_owned()..).next()?;
+            Some((first.clone(), ()))
+        };
+        let (mut entries, mut next) = (Vec::new(), Some("p".to_owned()));
+        while let Some(from) = next {
+            let page = Page {
+                prefix: "p",
+                delimiter,
+                marker: "",
+                from,
+                most,
+                metadata: false,
+            };
+            let (found, rest) = page.fill(first_from).await;
+            assert!(found.len() <= most);
+            entries.extend(found.into_iter().map(|(name, _)| name));
+            next = rest;
+        }
+        (entries, looks.get())
+    }
+
+    fn many(folder: &str) -> impl Iterator<Item = String> {
+        (0..10_000).map(move |number| format!("{folder}{number}"))
+    }
+
+    #[tokio::test]
+    async fn a_common_prefix_takes_one_look_however_many_blobs_it_has() {
+        let last = format!("p{}", char::MAX);
+        let names = many("p1/").chain(many("p2/")).chain(many(&last));
+        let others = ["o", "p1", "p10", "p2", "p20/x", "q/x"].map(String::from);
+        let names: BTreeSet<String> = names.chain(others).collect();
+        for most in [1, 2, 1_000] {
+            let (entries, looks) = list(&names, "/", most).await;
+            assert_eq!(entries[..6], ["p1", "p1/", "p10", "p2", "p2/", "p20/"]);
+            assert_eq!(entries.len(), 10_006);
+            assert!(looks < 2 * entries.len() + 2, "{looks}");
+        }
+        let (entries, looks) = list(&names, &char::MAX.to_string(), 10).await;
+        assert_eq!(entries.last(), Some(&last));
+        assert_eq!(entries.len(), 20_005);
+        assert!(looks < 2 * entries.len());
+    }
+
+    #[tokio::test]
+    async fn other_requests_have_a_turn_while_a_page_is_filled() {
+        let names = (0..5_000).map(|number| format!("p{number}")).collect();
+        let others = tokio::spawn(async {});
+        list(&names, "", 5_000).await;
+        assert!(others.is_finished());
+    }
 }

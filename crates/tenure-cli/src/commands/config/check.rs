@@ -11,7 +11,7 @@ use super::effective;
 use crate::output::{self, millis, tenths};
 use crate::settings::azure::AzureFlags;
 use crate::settings::checked_store::CheckedStore;
-use crate::settings::{address_without_key, candidate, start_rules, with_any_election};
+use crate::settings::{CheckedCandidate, address_without_key, start_rules, with_any_election};
 
 /// Check a file, for candidates and for the store, and print the values that follow from it
 ///
@@ -83,9 +83,10 @@ impl Check {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let (path, file) = (&self.file, self.file.display());
         let mut settings = Settings::of_file(Scope::Candidate, path)?;
-        let (config, of_environment) = read_with_placeholders(&mut settings, |settings| {
-            candidate(&with_any_election(settings))
+        let (candidate, of_environment) = read_with_placeholders(&mut settings, |settings| {
+            CheckedCandidate::new(&with_any_election(settings))
         })?;
+        let config = candidate.config;
         let missing = of_environment.contains(&CREDENTIAL);
         let is_outside_of_pod = of_environment
             .iter()

@@ -12,7 +12,7 @@ use tenure_server::{ClusterConfig, Failover, SharedEngine};
 
 use crate::settings::checked_store::CheckedStore;
 use crate::settings::{
-    audit, azure, candidate, cluster, limits, status, stop_signal, with_any_election,
+    CheckedCandidate, audit, azure, cluster, limits, stop_signal, with_any_election,
 };
 
 /// A key with its value.
@@ -50,14 +50,14 @@ impl SettingRow {
 
 /// The keys of a candidate; all values are checked.
 pub(super) fn of_candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
-    let config = candidate(&with_any_election(settings))?;
+    let checked = CheckedCandidate::new(&with_any_election(settings))?;
+    let config = &checked.config;
     let timings = config.timings();
     let is_set = |key| settings.origin(key).is_some();
     let election = is_set("election").then(|| config.election.to_string());
     let candidate = is_set("candidate").then(|| config.candidate.as_str());
     let servers: Vec<String> = config.servers().iter().map(ToString::to_string).collect();
     let ca_file = settings.text("ca_file")?.filter(|file| !file.is_empty());
-    let status_listen = status::address(settings)?;
     let require_fencing = settings.flag("require_fencing")?.unwrap_or_default();
     let values = [
         ("election", json!(election)),
@@ -78,12 +78,9 @@ pub(super) fn of_candidate(settings: &Settings) -> Result<Vec<SettingRow>, Confi
         ("on_overrun", config.on_overrun().name().into()),
         (
             "status_listen",
-            status_listen.map(|it| it.to_string()).into(),
+            checked.status_listen.map(|it| it.to_string()).into(),
         ),
-        (
-            "stop_signal",
-            stop_signal::name(stop_signal::stop_signal(settings)?).into(),
-        ),
+        ("stop_signal", stop_signal::name(checked.stop_signal).into()),
         ("hosts", settings.items("hosts", host_name)?.into()),
         ("strategy", config.strategy.name().into()),
         ("require_fencing", require_fencing.into()),

@@ -30,7 +30,7 @@ use tracing::info;
 
 use crate::exit::{self, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND, SYSTEM};
 use crate::settings::{
-    CandidateArgs, address_without_key, candidate, status as status_listen, stop_signal,
+    CandidateArgs, CheckedCandidate, address_without_key, status as status_settings, stop_signal,
 };
 use crate::task_limit::{require, require_this_program};
 use crate::{logging, parent, runtime};
@@ -49,9 +49,10 @@ pub(crate) use watchdog::{SecondWatchdog, Watchdog, Watched};
 /// machine's clock, before another candidate may lead, also if the store can't be reached and if this
 /// process is killed or frozen. The lease is released after the group is gone.
 ///
-/// SIGTERM, SIGINT and SIGHUP stop this process; another SIGTERM or SIGINT kills the group at once,
-/// and the lease is not released. USR1, USR2, ALRM, QUIT and WINCH are passed on to the first process of the
-/// command. If the standard input is a terminal, the command gets /dev/null instead.
+/// SIGTERM, SIGINT and SIGHUP stop this process; another SIGTERM or SIGINT, at least 100 ms later,
+/// kills the group at once, and the lease is not released. USR1, USR2, ALRM, QUIT and WINCH are
+/// passed on to the first process of the command. If the standard input is a terminal, the command
+/// gets /dev/null instead.
 ///
 /// With a health command, this process runs that command at an interval, also without a shell. If
 /// it fails or exceeds its timeout, the term ends and another candidate can take over.
@@ -111,10 +112,18 @@ impl Run {
         let shutdown = signals::handle(&first_process)?;
         drop(inside);
         let settings = self.settings()?;
-        let mut config = self.config(&settings)?;
+        let CheckedCandidate {
+            mut config,
+            status_listen,
+            hosts,
+            stop_signal,
+        } = checked(&settings)?;
+        // At an overrun this process ends, and then the watchdog kills the command. Another thread
+        // writes the log, so the end waits for that.
+        tenure::__cli::set_flush(logging::flush);
         let program = Program {
             command: self.command.clone(),
-            stop_signal: stop_signal::stop_signal(&settings)?,
+            stop_signal,
             first_process,
         };
         // Fails before the campaign: otherwise this candidate could win an election and then not
@@ -126,7 +135,8 @@ impl Run {
             config = config.with_health_check(check);
         }
         // Also before the campaign: a busy port is an error in the configuration.
-        let status = status_listen::bind(&settings, &config)?;
+        let status =
+            status_settings::bind(&settings, status_listen)?.map(|listener| (listener, hosts));
         parent::adopt_orphans()?;
         // A core dump would contain the token, the lease id or the key. A resource limit would also
         // apply to the command.
@@ -138,7 +148,7 @@ impl Run {
 
     fn settings(&self) -> Result<Settings, ConfigError> {
         let mut settings = self.candidate.settings()?;
-        settings.set_flag(status_listen::STATUS_LISTEN, &self.status_listen);
+        settings.set_flag(status_settings::STATUS_LISTEN, &self.status_listen);
         settings.set_flag(stop_signal::STOP_SIGNAL, &self.stop_signal);
         if self.accept_changes {
             settings.set_flag("fallback.accept_changes", &["true".into()]);
@@ -152,26 +162,22 @@ impl Run {
         }
         Ok(settings)
     }
+}
 
-    fn config(&self, settings: &Settings) -> anyhow::Result<Config> {
-        let config = candidate(settings).map_err(|error| match error {
-            ConfigError::Missing {
-                key: "election", ..
-            } => ConfigError::Missing {
-                key: "election",
-                reason: "name the election to compete in, such as --election billing/nightly"
-                    .into(),
-            },
-            error => error,
-        })?;
-        if let Some(listen) = address_without_key(settings, &config)? {
-            return Err(no_key(listen));
-        }
-        // At an overrun this process ends, and then the watchdog kills the command. Another thread
-        // writes the log, so the end waits for that.
-        tenure::__cli::set_flush(logging::flush);
-        Ok(config)
+fn checked(settings: &Settings) -> anyhow::Result<CheckedCandidate> {
+    let checked = CheckedCandidate::new(settings).map_err(|error| match error {
+        ConfigError::Missing {
+            key: "election", ..
+        } => ConfigError::Missing {
+            key: "election",
+            reason: "name the election to compete in, such as --election billing/nightly".into(),
+        },
+        error => error,
+    })?;
+    if let Some(listen) = address_without_key(settings, &checked.config)? {
+        return Err(no_key(listen));
     }
+    Ok(checked)
 }
 
 /// The error for a member without a key that other machines can reach.

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tenure::__cli::SAME_REQUEST;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -56,8 +57,8 @@ impl FirstProcess {
 }
 
 /// Handles the signals of this process from now on, on the current runtime. The token is cancelled
-/// by SIGTERM, by Ctrl-C, and by the end of the terminal. After that, SIGTERM or Ctrl-C kills the
-/// command and ends this process, without a release of the lease.
+/// by SIGTERM, by Ctrl-C, and by the end of the terminal. After that and [`SAME_REQUEST`], SIGTERM or
+/// Ctrl-C kills the command and ends this process, without a release of the lease.
 pub(super) fn handle(command: &FirstProcess) -> io::Result<CancellationToken> {
     let (sender, mut stops) = mpsc::unbounded_channel();
     for stop in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
@@ -77,10 +78,12 @@ pub(super) fn handle(command: &FirstProcess) -> io::Result<CancellationToken> {
     let shutdown = token.clone();
     tokio::spawn(async move {
         stops.recv().await;
+        let first = Instant::now();
         shutdown.cancel();
         // A terminal that closes, or a service manager, may send more than one hang-up.
         let second = loop {
             match stops.recv().await {
+                Some(_) if first.elapsed() < SAME_REQUEST => {}
                 Some(Signal::SIGHUP) => {}
                 Some(second) => break second,
                 None => return,

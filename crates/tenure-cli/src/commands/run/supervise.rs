@@ -22,7 +22,7 @@ use super::process_group::ProcessGroup;
 use super::signals::FirstProcess;
 use super::watchdog::now;
 use crate::exit::{SYSTEM, code_of_status};
-use crate::task_limit::explained;
+use crate::task_limit::{explained, not_started};
 
 /// The interval at which the watchdogs get a new deadline: much shorter than any margin, and cheap.
 const DEADLINE_INTERVAL: Duration = Duration::from_millis(50);
@@ -80,7 +80,9 @@ pub(super) async fn supervise(leadership: &Leadership, program: &Program) -> any
     if running.is_none() {
         match processes.started.pid().await {
             Some(pid) => log_start(leadership, pid),
-            None if code == SYSTEM => anyhow::bail!("the watchdog can't start the command"),
+            None if code == SYSTEM => {
+                return Err(not_started("the watchdog can't start the command"));
+            }
             None => {}
         }
     }
@@ -217,7 +219,7 @@ async fn wait(
                 group.signal(Signal::SIGKILL);
                 if status.is_ok_and(|status| status.code() == Some(SYSTEM.into())) {
                     group.kill().await;
-                    anyhow::bail!("the second watchdog can't start");
+                    return Err(not_started("the second watchdog can't start"));
                 }
             }
             reason = leadership.lost(), if kill_at.is_none() => {

@@ -1,6 +1,6 @@
 //! `tenure serve`: serves a lease store.
 
-mod keys;
+pub(crate) mod keys;
 mod open_files;
 mod supervisor;
 
@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use self::keys::KeyFetcher;
+use crate::new_files::make_folder;
 use crate::settings::azure::AzureFlags;
 use crate::settings::checked_store::CheckedStore;
 use crate::settings::serve::{self, StoreSettings};
@@ -176,6 +177,8 @@ impl Serve {
         }
 
         if let Some(data_dir) = &data_dir {
+            // The engine would make it with what the umask leaves. It reports why it can't be made.
+            let _ = make_folder(data_dir, 0o700, None);
             warn_of_folder(data_dir);
         }
         let limits = open_files::raise_limit(limits);

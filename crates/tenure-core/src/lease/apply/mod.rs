@@ -12,6 +12,10 @@ use super::{Acquire, Grant, Lapse, LeaseDuration, LeaseId, Operation, Owner, Rec
 use crate::time::millis;
 use crate::{CandidateId, Epoch, Instant, UnixMillis};
 
+/// The longest reservation for which an operator has named no time. The candidate waits already, or
+/// asks again within seconds.
+const MAX_RESERVED: Duration = Duration::from_secs(60);
+
 /// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
@@ -293,8 +297,13 @@ pub fn apply_as(
             within,
             forced: _,
         } => {
-            let applied = break_lease(record, Some(*within), now)?;
-            record.reserve(to.clone(), *within, now);
+            let applied = break_lease(record, *within, now)?;
+            let duration = record
+                .grant
+                .as_ref()
+                .and_then(|grant| grant.duration.fixed());
+            let reserved = duration.unwrap_or(MAX_RESERVED).min(MAX_RESERVED);
+            record.reserve(to.clone(), within.unwrap_or(reserved), now);
             durable(applied.change)
         }
         Operation::SetMetadata(lease_id, metadata) => {

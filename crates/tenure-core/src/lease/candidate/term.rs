@@ -122,10 +122,7 @@ impl LeaseTerm {
                 }
                 self.failures = 0;
                 self.term.renew(sent);
-                self.pending = next_renewal(cx, sent);
-                if self.look.is_some() {
-                    self.look_later(cx);
-                }
+                self.wait_for(next_renewal(cx, sent), cx);
             }
             Answer::Broken { remaining } => {
                 // The store lets others lead `remaining` after its answer, and it answered after
@@ -154,8 +151,16 @@ impl LeaseTerm {
                 let delay = retry_delay(1, cx.timings.renew_interval(), cx);
                 let why = "renew: answered as a release".into();
                 cx.outputs.effect(LeaseEffect::Retrying(why, Some(delay)));
-                self.pending = Pending::At(cx.now + delay);
+                self.wait_for(Pending::At(cx.now + delay), cx);
             }
+        }
+    }
+
+    /// Waits for the next renewal, and looks at the lease meanwhile.
+    fn wait_for(&mut self, renewal: Pending, cx: &mut Context<'_>) {
+        self.pending = renewal;
+        if self.look.is_some() {
+            self.look_later(cx);
         }
     }
 

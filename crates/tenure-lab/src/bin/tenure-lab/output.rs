@@ -1,6 +1,9 @@
 //! Output on stdout: text, tables and JSON; and progress on stderr.
 
+use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use comfy_table::{ContentArrangement, Table, presets};
@@ -157,6 +160,15 @@ fn csv_cell(row: &Value, column: &str) -> String {
         Value::String(text) => text.clone(),
         value => value.to_string(),
     }
+}
+
+/// Writes a file, in place of what it contains. It is not written through a link, which may be one
+/// of another user.
+pub(crate) fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(true);
+    let options = options.custom_flags(nix::libc::O_NOFOLLOW);
+    options.open(path)?.write_all(content)
 }
 
 #[cfg(test)]

@@ -143,6 +143,12 @@ pub enum AccessError {
 }
 
 impl AccessFile {
+    /// Returns the authorities whose tokens are accepted.
+    #[must_use]
+    pub fn issuers(&self) -> &[Issuer] {
+        &self.issuers
+    }
+
     /// Reads the content of an access file. Errors name `path` as the path of the file.
     ///
     /// # Errors

@@ -63,18 +63,18 @@ impl std::fmt::Debug for Key {
 }
 
 /// Returns the usable keys of an authority's set. Other keys are ignored, as the standard requires: an authority
-/// may have keys for other uses, and keys of future kinds.
+/// may have keys for other uses, and keys of future kinds. A set without usable keys is right, too: the
+/// authority has taken its last one back.
 pub(in crate::access) fn parse(key_set: &str, authority: &str) -> Result<Vec<Key>, String> {
     // Editors of Windows write a byte order mark, which JSON does not have.
     let key_set = key_set.trim_start_matches('\u{feff}');
     let set: KeySet = serde_json::from_str(key_set).map_err(|error| error.to_string())?;
+    if set.keys.iter().any(|key| !key["kty"].is_string()) {
+        return Err("one of its keys has no text kty".into());
+    }
     let keys = set.keys.into_iter();
     let keys = keys.filter_map(|key| Key::of(serde_json::from_value(key).ok()?, authority));
-    let keys: Vec<Key> = keys.collect();
-    if keys.is_empty() {
-        return Err("it has no public key of signatures".into());
-    }
-    Ok(keys)
+    Ok(keys.collect())
 }
 
 fn algorithm(jwk: &Jwk) -> Option<Algorithm> {

@@ -11,13 +11,13 @@ use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{TokenData, Validation, decode};
 use serde::{Deserialize, Deserializer};
 use tenure_core::Name;
+use tracing::warn;
 
 use super::failures::{AuthFailure, Refusal};
 use super::refusal_log::CredentialNames;
 use crate::metrics::ReloadStatus;
 
 pub(super) use self::keys::Key;
-#[cfg(test)]
 pub(super) use self::keys::parse as parse_keys;
 
 /// The maximum lifetime of an accepted token. An issuer cannot withdraw a token before it expires,
@@ -201,6 +201,9 @@ impl Authority {
         let parsed = keys::parse(key_set, &format!("{:?}", (name, named, issuer, audience)));
         self.fetch.record(parsed.is_ok());
         let parsed = parsed?;
+        if parsed.is_empty() {
+            warn!(issuer = %name, "an authority has no public key of signatures: its tokens are refused");
+        }
         let mut present = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         let keys = parsed.into_iter().map(|key| {
             let known = present.keys.iter().find(|known| ***known == key).cloned();

@@ -135,20 +135,32 @@ fn a_kubernetes_service_account_has_a_namespace() {
 }
 
 #[test]
-fn a_key_set_needs_a_public_key_and_a_wrong_one_changes_nothing() {
+fn a_wrong_key_set_changes_nothing_and_one_without_a_public_key_refuses_all_tokens() {
     let signer = Signer::new();
     let ci = authority("ci");
     ci.replace(&signer.key_set("one"), None).unwrap();
     for wrong in [
         "",
         "{}",
-        r#"{"keys": []}"#,
-        r#"{"keys": [{"kty": "oct", "alg": "HS256", "k": "MDEyMzQ1Njc4OWFiY2RlZg"}]}"#,
+        r#"{"keys": {}}"#,
+        r#"{"keys": [7]}"#,
+        r#"{"keys": [{"kid": "one"}]}"#,
     ] {
         assert!(ci.replace(wrong, None).is_err(), "{wrong}");
     }
     let token = signer.sign("one", &claims("x"));
-    assert!(ci.verify(&token, SystemTime::now()).is_ok());
+    let mut encrypts = signer.key("one");
+    encrypts["use"] = json!("enc");
+    for none in [
+        r#"{"keys": []}"#,
+        r#"{"keys": [{"kty": "oct", "alg": "HS256", "k": "MDEyMzQ1Njc4OWFiY2RlZg"}]}"#,
+        &json!({ "keys": [encrypts] }).to_string(),
+    ] {
+        assert!(ci.verify(&token, SystemTime::now()).is_ok(), "{none}");
+        assert!(ci.replace(none, None).unwrap(), "{none}");
+        assert!(ci.verify(&token, SystemTime::now()).is_err(), "{none}");
+        ci.replace(&signer.key_set("one"), None).unwrap();
+    }
 }
 
 #[test]

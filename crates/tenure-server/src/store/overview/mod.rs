@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tenure_core::lease::State;
 use tenure_core::time::millis;
-use tenure_core::wire::{Code, NamespaceView, Overview, Problem, WaiterList, WaiterView};
+use tenure_core::wire::{Code, Overview, Problem, WaiterList, WaiterView};
 use tenure_core::{Instant, Name};
 
 use self::snapshot::{ElectionStatus, Snapshot};
@@ -23,6 +23,7 @@ use super::observe::{IfMissing, unknown};
 use super::transaction::LeaseTransaction;
 use crate::clock;
 use crate::model::LeaseKey;
+use crate::table::Place;
 
 /// The age up to which a snapshot is shown.
 const FRESH: Duration = Duration::from_secs(1);
@@ -39,6 +40,9 @@ const MOST_OF_NAMESPACE: usize = 100_000;
 
 /// The number of rows that are filtered before other requests have a turn.
 const TURN: usize = 1_000;
+
+/// The number of leases that are counted before other requests have a turn: some 50 microseconds.
+const COUNTED: usize = 500;
 
 /// The maximum number of waiters in a list of waiters.
 const MOST_WAITERS: usize = 1_000;
@@ -180,7 +184,10 @@ impl Store {
             None => true,
         });
         let (mut readable, mut leases) = (Vec::new(), 0);
-        for (namespace, count) in namespaces {
+        for (number, (namespace, count)) in (1..).zip(namespaces) {
+            if number % TURN == 0 {
+                tokio::task::yield_now().await;
+            }
             let prefixes = prefixes(&namespace);
             if prefixes == [""] {
                 overview.leases += count as u64;
@@ -235,32 +242,33 @@ impl Store {
         Ok(snapshot)
     }
 
-    /// Returns the namespaces after this name in which the caller may read leases, by name.
-    /// `prefixes` is as in [`Store::overview`].
-    pub(crate) fn namespaces<'a>(
-        &self,
-        after: &str,
-        prefixes: impl Fn(&str) -> Vec<&'a str>,
-    ) -> Vec<NamespaceView> {
-        let table = &self.inner.table;
-        let readable = |(namespace, all): (Box<str>, usize)| {
-            let count = match &*prefixes(&namespace) {
-                [""] => all,
-                prefixes => {
-                    let of_prefix = |prefix| table.count(&format!("{namespace}/{prefix}"));
-                    prefixes.iter().map(of_prefix).sum()
+    /// Returns the namespaces after this name and the number of leases in each of them, by name.
+    pub(crate) fn namespaces(&self, after: &str) -> Vec<(Box<str>, usize)> {
+        let mut namespaces = self.inner.table.namespaces();
+        namespaces.retain(|(namespace, _)| **namespace > *after);
+        namespaces.sort_unstable();
+        namespaces
+    }
+
+    /// Returns the number of leases in a namespace whose names begin with one of `prefixes`. Other
+    /// requests have a turn while it counts.
+    pub(crate) async fn count(&self, namespace: &str, prefixes: &[&str]) -> usize {
+        let (mut count, mut work) = (0, 0);
+        for prefix in prefixes {
+            let (prefix, mut place) = (format!("{namespace}/{prefix}"), Some(Place::default()));
+            while let Some(at) = place {
+                let (keys, next) = self.inner.table.scan(&prefix, at, COUNTED);
+                place = next;
+                count += keys.len();
+                // A look into the shards costs more than a key.
+                work += 10 + keys.len();
+                if work >= COUNTED {
+                    tokio::task::yield_now().await;
+                    work = 0;
                 }
-            };
-            (count > 0).then(|| NamespaceView::new(namespace, count as u64))
-        };
-        let mut views: Vec<_> = table
-            .namespaces()
-            .into_iter()
-            .filter(|(namespace, _)| **namespace > *after)
-            .filter_map(readable)
-            .collect();
-        views.sort_unstable_by(|a, b| a.namespace.cmp(&b.namespace));
-        views
+            }
+        }
+        count
     }
 
     /// Returns the first waiters of a lease.

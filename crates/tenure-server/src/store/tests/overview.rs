@@ -226,3 +226,18 @@ async fn three_terms_in_a_short_time_are_a_reason() {
         store.operate(&key(), &release, None).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn other_requests_have_a_turn_while_the_leases_of_a_namespace_are_counted() {
+    let store = in_memory();
+    for number in 0..1_200 {
+        let lease = format!("ns/{}{number}", number % 2);
+        hold(&store, &lease, Duration::from_secs(3_600), Duration::ZERO).await;
+    }
+    let others = tokio::spawn(async {});
+    let counted = store.count("ns", &["0", "1"]).await;
+    assert_eq!(counted, 1_200);
+    assert!(others.is_finished());
+    assert_eq!(store.count("ns", &["11"]).await, 156);
+    assert_eq!(store.count("other", &[""]).await, 0);
+}

@@ -201,7 +201,7 @@ fn place(key: &str) -> String {
 
 /// Returns the most similar of these names, if one is similar. The case does not matter.
 #[must_use]
-pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_ascii_lowercase();
     let distance = |known: &str| strsim::damerau_levenshtein(&name, &known.to_ascii_lowercase());
     let with_distance = known.into_iter().map(|known| (distance(known), known));
@@ -225,6 +225,13 @@ pub(super) fn variables() -> impl Iterator<Item = String> {
 /// them.
 pub fn secret_variables() -> impl Iterator<Item = String> {
     SECRETS.into_iter().map(variable)
+}
+
+/// Returns the variable whose key, written with its table, has this name. The variables of one table
+/// go without the table.
+pub(super) fn variable_of_full_name(name: &str) -> Option<String> {
+    let full = |key: &&String| key.replace('.', "_").eq_ignore_ascii_case(name);
+    KEYS.iter().find(full).map(|key| variable(key))
 }
 
 /// Returns the environment variable of a key of the file.

@@ -3,7 +3,7 @@
 use std::env;
 use std::sync::Once;
 
-use super::keys::{PREFIX, nearest, variables};
+use super::keys::{PREFIX, nearest, variable_of_full_name, variables};
 
 /// Known variables that are not settings: for logs, for flags, for the commands of `tenure run`, and
 /// for tests.
@@ -50,8 +50,9 @@ fn problem(name: &str) -> Option<String> {
     if known().any(|known| known == rest) || is_of_a_service(name) {
         return None;
     }
-    let meant = nearest(&rest, known());
-    let meant = meant.map(|meant| format!("; did you mean {PREFIX}{meant}?"));
+    let near = || nearest(&rest, known()).map(|near| format!("{PREFIX}{near}"));
+    let meant = variable_of_full_name(&rest).or_else(near);
+    let meant = meant.map(|meant| format!("; did you mean {meant}?"));
     Some(format!(
         "environment variable {name} is not a setting{}",
         meant.unwrap_or_default()
@@ -88,6 +89,19 @@ mod tests {
         }
         for name in ["TENURE_MAX_HISTRY", "TENURE_PORT_", "TENURE_SERVICE"] {
             assert!(problem(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_is_named_by_the_table_and_the_key_is_recognised() {
+        for (name, meant) in [
+            ("TENURE_SERVE_LISTEN", "TENURE_LISTEN"),
+            ("TENURE_SERVE_DATA_DIR", "TENURE_DATA_DIR"),
+            ("TENURE_BULLY_LISTN", "TENURE_BULLY_LISTEN"),
+        ] {
+            let problem = problem(name).unwrap();
+            let hint = format!("; did you mean {meant}?");
+            assert!(problem.ends_with(&hint), "{problem}");
         }
     }
 }

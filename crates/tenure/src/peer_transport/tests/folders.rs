@@ -47,6 +47,35 @@ fn the_last_record_is_there_at_the_next_start() {
 }
 
 #[test]
+fn no_link_in_a_state_directory_is_followed() {
+    use std::os::unix::fs::symlink;
+
+    for name in ["lock", "record", "FORMAT"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (state, outside) = (folder.path().join("state"), folder.path().join("outside"));
+        fs::create_dir(&state).unwrap();
+        symlink(&outside, state.join(name)).unwrap();
+        let error = open(&state).unwrap_err().to_string();
+        assert!(
+            error.contains(name) && error.contains("is a link"),
+            "{error}"
+        );
+        assert!(!outside.exists(), "{name}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (state, outside) = (folder.path().join("state"), folder.path().join("outside"));
+    fs::write(&outside, "as before").unwrap();
+    let mut opened = open(&state).unwrap();
+    for name in ["record", "record.new", "FORMAT", "FORMAT.new"] {
+        symlink(&outside, state.join(name)).unwrap();
+    }
+    opened.write(&record(1)).unwrap();
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "as before");
+    drop(opened);
+    assert_eq!(open(&state).unwrap().record(), record(1));
+}
+
+#[test]
 fn changed_settings_of_the_group_are_detected() {
     let folder = written(1);
     let members = [1, 2].map(|id| Member {

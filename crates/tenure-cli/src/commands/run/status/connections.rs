@@ -7,6 +7,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tenure::__cli::AcceptedStream;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
@@ -50,13 +51,14 @@ pub(super) async fn serve(listener: TcpListener, router: Router) {
 
 /// Serves one request.
 async fn attend(stream: TcpStream, router: Router) {
-    // Without this option, an answer may wait for more data.
-    let _ = stream.set_nodelay(true);
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .keep_alive(false)
         .max_buf_size(BUFFER_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(
+            TokioIo::new(AcceptedStream::new(stream)),
+            TowerToHyperService::new(router),
+        );
     match timeout(CONNECTION_TIME, served).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => debug!(%error, "a connection to the status listener failed"),

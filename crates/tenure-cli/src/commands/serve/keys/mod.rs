@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow, ensure};
 use reqwest::{Certificate, Client};
 use serde_json::Value;
 use tenure_core::pem;
-use tenure_server::access::{Access, Issuer, KeySource, read_keys};
+use tenure_server::access::{Access, Issuer, KeySource, check_key_set, read_keys};
 use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -141,6 +141,21 @@ impl KeyFetcher {
                 }
             }
         }
+    }
+}
+
+/// Checks the files that the access file names for this authority.
+pub(crate) fn check_files(issuer: &Issuer) -> anyhow::Result<()> {
+    match &issuer.keys {
+        KeySource::File(path) => {
+            let checked = check_key_set(&read_keys(path)?);
+            checked.map_err(|error| anyhow!("key_set_file {}: {error}; {KEY_SET}", path.display()))
+        }
+        KeySource::Url(_, Some(ca_file)) => {
+            client(Some(ca_file)).context("ca_file")?;
+            Ok(())
+        }
+        _ => Ok(()),
     }
 }
 

@@ -98,7 +98,7 @@ fn hand_over(from: char, to: char, within: u64) -> Operation {
 fn switch_over(to: char, within: u64) -> Operation {
     Operation::SwitchOver {
         to: candidate(to),
-        within: secs(within),
+        within: Some(secs(within)),
         forced: true,
     }
 }

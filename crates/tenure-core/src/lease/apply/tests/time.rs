@@ -166,6 +166,26 @@ fn a_switch_over_breaks_the_lease_and_reserves_it_for_that_candidate() {
 }
 
 #[test]
+fn a_switch_over_without_a_time_leaves_the_holder_its_lease_and_reserves_it_for_a_minute_at_most() {
+    let switch_over = Operation::SwitchOver {
+        to: candidate('c'),
+        within: None,
+        forced: true,
+    };
+    for (duration, reserved) in [(30, 30), (1_800, 60)] {
+        let mut lease = Lease::native();
+        lease.accept(&acquire('a', fixed(duration)));
+        lease.go_to(10).accept(&switch_over);
+        let remaining = secs(duration - 10);
+        assert_eq!(lease.reject(&renew('a')), Rejection::Broken { remaining });
+        let rejection = lease.go_to(duration).reject(&acquire('b', fixed(60)));
+        let (to, remaining) = (candidate('c'), secs(reserved));
+        assert_eq!(rejection, Rejection::Reserved { to, remaining });
+        lease.go_to(duration + reserved).grant('b');
+    }
+}
+
+#[test]
 fn a_hand_over_reserves_the_lease_for_that_candidate_for_a_limited_time() {
     let mut lease = Lease::held_by_a();
     lease.accept(&hand_over('a', 'c', 10));

@@ -19,7 +19,7 @@ fn a_task_that_shows_no_progress_is_stopped_and_its_term_is_not_renewed() {
     bench.wait_until(20_000).assert_trace(
         "5.000 cancel: unhealthy
          9.000 abort
-         9.250 overrun",
+         14.250 overrun",
     );
 }
 

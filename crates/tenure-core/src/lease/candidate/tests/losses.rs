@@ -139,16 +139,34 @@ fn a_break_that_leaves_time_cancels_at_once_and_aborts_before_others_may_lead() 
 }
 
 #[test]
-fn a_break_that_leaves_much_time_leaves_the_stop_grace_and_no_more() {
-    let mut bench = Bench::leading();
-    let broken = Answer::Broken {
-        remaining: millis(9_000),
+fn work_that_outlives_its_abort_after_a_break_has_the_whole_period_to_end() {
+    let trace_of = |remaining, end: Option<u64>| {
+        let mut bench = Bench::leading();
+        bench
+            .wait_until(5_100)
+            .answer(2, Answer::Broken { remaining });
+        if let Some(end) = end {
+            bench.wait_until(end).task_ended(TaskEnd::Returned);
+            bench.wait_until(end + 10).answer(3, Answer::Released);
+        }
+        bench.wait_until(60_000);
+        bench.lines.join("\n")
     };
-    bench.wait_until(5_100).answer(2, broken);
-    bench.wait_until(9_100).assert_trace(
-        "5.000 #2 renew id1, within 1.666666s
-         5.100 cancel: broken
-         9.100 abort",
+    let begin = "5.000 #2 renew id1, within 1.666666s\n5.100 cancel: broken\n9.100 abort\n";
+    // Others may lead 9.5 s after the request was sent, and the margin is 1 s.
+    let ended = "13.600 #3 release id1, within 1.666666s\n13.610 ended 7: broken";
+    assert_eq!(
+        trace_of(millis(9_500), Some(13_600)),
+        format!("{begin}{ended}")
+    );
+    assert_eq!(
+        trace_of(millis(9_500), None),
+        format!("{begin}13.750 overrun")
+    );
+    // The lease was last renewed at 0 s, and the store may have lost what it said later.
+    assert_eq!(
+        trace_of(millis(30_000), None),
+        format!("{begin}14.250 overrun")
     );
 }
 

@@ -181,6 +181,7 @@ fn hand_over(to: u64, forced: bool) -> [Operation; 2] {
         within,
         forced,
     };
+    let within = Some(within);
     [holders, Operation::SwitchOver { to, within, forced }]
 }
 

@@ -1,6 +1,5 @@
 //! `tenure-lab compare churn`: members that crash and return all the time.
 
-use std::fs;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -70,7 +69,7 @@ impl Churn {
         bar.finish_and_clear();
         if let Some(file) = &self.plot {
             let shown = file.display();
-            fs::write(file, report::churn_plot(&rows))
+            output::write_file(file, report::churn_plot(&rows).as_bytes())
                 .with_context(|| format!("--plot {shown}: can't write the file"))?;
         }
         if self.json {

@@ -57,7 +57,7 @@ impl<'a> Page<'a> {
 
     pub(super) fn write_html(&self, html: &str) -> anyhow::Result<()> {
         let file = self.0.display();
-        fs::write(self.0, html)
+        output::write_file(self.0, html.as_bytes())
             .with_context(|| format!("--report {file}: can't write the file"))?;
         // If stderr is closed, the file is still there.
         let _ = writeln!(io::stderr(), "report: {file} ({} kB)", html.len() / 1_000);
