@@ -32,7 +32,11 @@ library *args:
 store *args:
     cargo test -p tenure-server --locked {{ args }}
 
-# test the simulator
+# test the simulator, and the strategies of the product in it
+sim *args:
+    cargo test -p tenure-sim --locked {{ args }}
+
+# test older algorithms, papers and comparisons
 lab *args:
     cargo test -p tenure-lab --locked {{ args }}
 

@@ -10,7 +10,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tenure-azure", &["tenure-core", "tenure-server"]),
     ("tenure", &["tenure-azure", "tenure-core"]),
     ("tenure-server", &["tenure-core"]),
-    ("tenure-lab", &["tenure", "tenure-core"]),
+    ("tenure-sim", &["tenure-core"]),
+    ("tenure-lab", &["tenure", "tenure-core", "tenure-sim"]),
     (
         "tenure-cli",
         &["tenure", "tenure-azure", "tenure-core", "tenure-server"],
@@ -24,6 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "tenure-core",
             "tenure-lab",
             "tenure-server",
+            "tenure-sim",
         ],
     ),
 ];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tenure_lab::sim::Rng;
+use tenure_sim::sim::Rng;
 use tenure_tests::electors::Elector;
 use tenure_tests::proxy::ProxyMode;
 use tenure_tests::ticks::boot_time;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use tenure::{Timings, TimingsOptions};
-use tenure_lab::sim::Rng;
+use tenure_sim::sim::Rng;
 use tenure_tests::api_server::{ApiServer, Versions};
 use tenure_tests::electors::{Elector, Place};
 use tenure_tests::process::Process;

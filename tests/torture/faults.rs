@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use nix::sys::signal::Signal;
-use tenure_lab::sim::Rng;
+use tenure_sim::sim::Rng;
 use tenure_tests::flood::{Attack, Attacker};
 use tenure_tests::proxy::{Proxy, ProxyMode};
 

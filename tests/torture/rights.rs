@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use tenure_lab::sim::Rng;
+use tenure_sim::sim::Rng;
 use tenure_tests::access_file::{self, Principal};
 use tenure_tests::flood::Target;
 use tenure_tests::wire::{Endpoint, Wire, bearer};

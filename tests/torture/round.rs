@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tenure_lab::sim::Rng;
+use tenure_sim::sim::Rng;
 use tenure_tests::needs::{may_open, preload};
 use tenure_tests::process;
 use tenure_tests::proxy::Proxy;

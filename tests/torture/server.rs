@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use tenure_lab::sim::Rng;
+use tenure_sim::sim::Rng;
 use tenure_tests::process::Process;
 
 /// The longest time for a store's start, on a machine that is busy with its clients.

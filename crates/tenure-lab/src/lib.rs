@@ -1,27 +1,12 @@
-//! Compares election strategies in simulated time, and checks that they keep their guarantees.
+//! Compares election strategies, in the simulation of `tenure_sim` and as real processes.
 //!
-//! The simulation runs the library's own state machines: the candidates by a lease, among peers and
-//! by both, the rules of the store, and the failure detectors. A seed gives the same run on every
-//! machine. The command `tenure-lab` is the user interface.
-//!
-//! It does not check real disks, sockets and threads. Tests with real processes cover those; a
-//! [`proxy`] cuts and delays their network.
+//! Older algorithms run beside those of the product. The command `tenure-lab` is the user interface.
 
-pub mod sim;
-
-pub mod contestant;
+mod contestants;
 
 pub mod baseline;
 
 pub mod detector;
-
-pub mod fault;
-
-pub mod invariant;
-
-pub mod check;
-
-pub mod scenario;
 
 pub mod measure;
 
@@ -33,6 +18,4 @@ pub mod report;
 
 pub mod proxy;
 
-mod names;
-
-pub use names::UnknownName;
+pub use contestants::{algorithms, contestant_of_name};

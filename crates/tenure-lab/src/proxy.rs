@@ -8,12 +8,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tenure_sim::sim::{Latency, Link, Rng};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::sleep;
-
-use crate::sim::{Latency, Link, Rng};
 
 /// The behaviour of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,13 +8,15 @@
 //! if a member follows another one, so leaders that meet do not stay apart for ever.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use serde::Serialize;
 use tenure_core::{Instant, NodeId};
+use tenure_sim::contestant::json_size;
+use tenure_sim::sim::{Context, SimMessage};
 
 use super::Baseline;
 use super::node::BaselineNode;
-use crate::sim::{Context, Payload};
 
 /// A message between members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -40,8 +42,8 @@ pub enum AtOnceMessage {
     No,
 }
 
-impl AtOnceMessage {
-    pub(crate) const fn kind(self) -> &'static str {
+impl SimMessage for AtOnceMessage {
+    fn kind(&self) -> &'static str {
         match self {
             Self::AreYouThere => "AreYouThere",
             Self::Yes => "Yes",
@@ -53,6 +55,10 @@ impl AtOnceMessage {
             Self::AreYouNormal => "AreYouNormal",
             Self::No => "No",
         }
+    }
+
+    fn bytes(&self) -> u64 {
+        json_size(self)
     }
 }
 
@@ -98,7 +104,7 @@ impl CallsAtOnce {
         message: AtOnceMessage,
     ) {
         for node in to {
-            context.send(node, Payload::AtOnce(message));
+            context.send(node, message);
         }
     }
 
@@ -261,9 +267,11 @@ impl Baseline for CallsAtOnce {
         self.follow(context, leader);
     }
 
-    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>) {
-        if let Some((from, Payload::AtOnce(message))) = message {
-            self.handle_message(context, from, message);
+    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Rc<dyn SimMessage>)>) {
+        if let Some((from, message)) = &message
+            && let Some(message) = message.downcast_ref()
+        {
+            self.handle_message(context, *from, *message);
         }
         if context.now >= self.due {
             self.handle_timeout(context);

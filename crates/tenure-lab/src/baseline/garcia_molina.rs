@@ -11,13 +11,15 @@
 //! leader.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use serde::Serialize;
 use tenure_core::{Instant, NodeId};
+use tenure_sim::contestant::json_size;
+use tenure_sim::sim::{Context, SimMessage};
 
 use super::Baseline;
 use super::node::BaselineNode;
-use crate::sim::{Context, Payload};
 
 /// A message between members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -46,8 +48,8 @@ pub enum Procedure {
     AreYouNormal,
 }
 
-impl GarciaMolinaMessage {
-    pub(crate) const fn kind(self) -> &'static str {
+impl SimMessage for GarciaMolinaMessage {
+    fn kind(&self) -> &'static str {
         match self {
             Self::Return(..) => "Return",
             Self::Call(_, procedure) => match procedure {
@@ -58,6 +60,10 @@ impl GarciaMolinaMessage {
                 Procedure::AreYouNormal => "AreYouNormal",
             },
         }
+    }
+
+    fn bytes(&self) -> u64 {
+        json_size(self)
     }
 }
 
@@ -149,7 +155,7 @@ impl GarciaMolina {
         self.calls += 1;
         self.call = Some((self.calls, to));
         let call = GarciaMolinaMessage::Call(self.calls, self.activity.procedure());
-        context.send(to, Payload::GarciaMolina(call));
+        context.send(to, call);
         self.due = context.sent() + self.node.timings.timeout;
     }
 
@@ -286,15 +292,19 @@ impl Baseline for GarciaMolina {
         self.settle_with(context, leader);
     }
 
-    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>) {
+    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Rc<dyn SimMessage>)>) {
+        let message = message.as_ref().and_then(|(from, message)| {
+            let message: &GarciaMolinaMessage = message.downcast_ref()?;
+            Some((*from, *message))
+        });
         match message {
-            Some((from, Payload::GarciaMolina(GarciaMolinaMessage::Call(number, procedure)))) => {
+            Some((from, GarciaMolinaMessage::Call(number, procedure))) => {
                 let is_normal = self.status == Status::Normal;
                 let done = GarciaMolinaMessage::Return(number, is_normal);
                 self.execute(context, from, procedure);
-                context.send(from, Payload::GarciaMolina(done));
+                context.send(from, done);
             }
-            Some((from, Payload::GarciaMolina(GarciaMolinaMessage::Return(number, normal))))
+            Some((from, GarciaMolinaMessage::Return(number, normal)))
                 if self.call == Some((number, from)) =>
             {
                 self.returned(context, from, normal);

@@ -5,7 +5,7 @@
 //! library's on-demand failure detector, Bully_FD uses that of its papers, and Garcia-Molina's
 //! algorithm calls the other members itself.
 //!
-//! An algorithm implements [`Baseline`]; `member` creates its members.
+//! An algorithm implements [`Baseline`], and has a variant of [`OlderAlgorithm`].
 
 pub mod calls_at_once;
 pub mod garcia_molina;
@@ -15,6 +15,9 @@ pub mod textbook;
 mod published;
 
 mod node;
+
+#[cfg(test)]
+mod tests;
 
 pub use calls_at_once::CallsAtOnce;
 pub use garcia_molina::GarciaMolina;
@@ -26,13 +29,13 @@ pub use ring::Ring;
 pub use textbook::Textbook;
 
 use std::fmt;
+use std::rc::Rc;
 use std::time::Duration;
 
 use tenure_core::detector::{Detector, DetectorOutput, OnDemand};
 use tenure_core::{Incarnation, Instant, NodeId};
-
-use crate::contestant::Algorithm;
-use crate::sim::{Context, DurableState, LeadershipClaim, Payload, Process, ProcessInput};
+use tenure_sim::contestant::{Algorithm, OtherAlgorithm, OtherMember};
+use tenure_sim::sim::{Context, DurableState, LeadershipClaim, Process, ProcessInput, SimMessage};
 
 /// The timings of all baselines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +46,8 @@ pub struct BaselineTimings {
     pub poll: Duration,
 }
 
-/// A member of an older algorithm. The blanket implementation of [`Process`] adds the common
-/// behaviour.
-pub trait Baseline: fmt::Debug + Process {
+/// A member of an older algorithm. A box of it is a [`Process`], which adds the common behaviour.
+pub trait Baseline: fmt::Debug {
     /// Returns the part that all algorithms share.
     fn node(&self) -> &BaselineNode;
 
@@ -59,7 +61,7 @@ pub trait Baseline: fmt::Debug + Process {
     fn settle(&mut self, context: &mut Context<'_>, leader: NodeId);
 
     /// Handles a message, if there is one, and then the timers that are due.
-    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>);
+    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Rc<dyn SimMessage>)>);
 
     /// Handles a suspicion of the failure detector.
     fn handle_suspected(&mut self, _: &mut Context<'_>, _: NodeId) {}
@@ -74,7 +76,7 @@ pub trait Baseline: fmt::Debug + Process {
     fn list(&mut self, _: &[NodeId]) {}
 }
 
-impl<B: Baseline> Process for B {
+impl Process for Box<dyn Baseline> {
     fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
         let message = self.node_mut().handle(context, input);
         self.step(context, message);
@@ -99,30 +101,90 @@ impl<B: Baseline> Process for B {
     }
 }
 
-/// Creates a member of this algorithm, which must be an older one. `incarnation` counts its starts.
-pub(crate) fn member(
-    algorithm: Algorithm,
-    (me, incarnation): (NodeId, u64),
-    members: Vec<NodeId>,
-    timings: BaselineTimings,
-    durable: Option<&DurableState>,
-) -> Box<dyn Baseline> {
-    let node = |incarnation| BaselineNode::new(me, members, timings, Incarnation(incarnation));
-    match algorithm {
-        Algorithm::Published => Box::new(PublishedMember::new(node(match durable {
-            Some(DurableState::Starts(starts)) => starts + 1,
-            _ => 1,
-        }))),
-        Algorithm::GarciaMolina => Box::new(GarciaMolina::new(node(incarnation))),
-        Algorithm::CallsAtOnce => Box::new(CallsAtOnce::new(node(incarnation))),
-        Algorithm::Textbook => Box::new(Textbook::new(node(incarnation))),
-        Algorithm::Ring => Box::new(Ring::new(node(incarnation))),
-        Algorithm::Lease
-        | Algorithm::Cluster
-        | Algorithm::Bully { .. }
-        | Algorithm::Joint { .. }
-        | Algorithm::Fallback { .. } => {
-            unreachable!("{algorithm:?} is an algorithm of the library")
+/// An older algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OlderAlgorithm {
+    /// Bully_FD as published.
+    Published,
+    /// Garcia-Molina's Bully algorithm, which makes one call after the other.
+    GarciaMolina,
+    /// The same with all calls of a phase at once.
+    CallsAtOnce,
+    /// The Bully algorithm of textbooks.
+    Textbook,
+    /// The ring algorithm of Chang and Roberts.
+    Ring,
+}
+
+impl OlderAlgorithm {
+    /// All of them, as contestants.
+    pub const ALL: [Algorithm; 5] = [
+        Algorithm::Other(&Self::Published),
+        Algorithm::Other(&Self::GarciaMolina),
+        Algorithm::Other(&Self::CallsAtOnce),
+        Algorithm::Other(&Self::Textbook),
+        Algorithm::Other(&Self::Ring),
+    ];
+
+    /// Creates a member. `incarnation` counts its starts.
+    pub(crate) fn member(
+        self,
+        (me, incarnation): (NodeId, u64),
+        members: Vec<NodeId>,
+        timings: BaselineTimings,
+        durable: Option<&DurableState>,
+    ) -> Box<dyn Baseline> {
+        let node = |incarnation| BaselineNode::new(me, members, timings, Incarnation(incarnation));
+        match self {
+            Self::Published => {
+                let starts = durable.and_then(|it| it.downcast_ref::<Starts>());
+                let incarnation = starts.map_or(1, |Starts(starts)| starts + 1);
+                Box::new(PublishedMember::new(node(incarnation)))
+            }
+            Self::GarciaMolina => Box::new(GarciaMolina::new(node(incarnation))),
+            Self::CallsAtOnce => Box::new(CallsAtOnce::new(node(incarnation))),
+            Self::Textbook => Box::new(Textbook::new(node(incarnation))),
+            Self::Ring => Box::new(Ring::new(node(incarnation))),
         }
     }
 }
+
+impl OtherAlgorithm for OlderAlgorithm {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::GarciaMolina => "garcia-molina",
+            Self::CallsAtOnce => "garcia-molina-at-once",
+            Self::Textbook => "textbook",
+            Self::Ring => "chang-roberts",
+        }
+    }
+
+    fn about(&self) -> &'static str {
+        match self {
+            Self::Published => "Bully_FD as published",
+            Self::GarciaMolina => "the Bully algorithm of Garcia-Molina: one call after the other",
+            Self::CallsAtOnce => "the same with all calls of a phase at once",
+            Self::Textbook => "the Bully algorithm of textbooks",
+            Self::Ring => "the ring of Chang and Roberts",
+        }
+    }
+
+    fn has_model_of_papers(&self) -> bool {
+        *self != Self::Ring
+    }
+
+    fn start(&self, it: OtherMember<'_>, context: &mut Context<'_>) -> Box<dyn Process> {
+        let timings = BaselineTimings {
+            timeout: it.timeout,
+            poll: it.poll,
+        };
+        let mut member = self.member((it.me, it.incarnation), it.members, timings, it.durable);
+        member.start(context);
+        Box::new(member)
+    }
+}
+
+/// How often a member has started, which it remembers on disk.
+#[derive(Debug)]
+struct Starts(u64);

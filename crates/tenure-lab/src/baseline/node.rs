@@ -1,13 +1,16 @@
 //! The part that all baselines share.
 
+use std::any::Any;
+use std::rc::Rc;
 use std::time::Duration;
 
 use tenure_core::detector::{AskOptions, Detector, DetectorInput, DetectorOutput, Group, OnDemand};
 use tenure_core::lease::candidate::EndReason;
 use tenure_core::{Incarnation, Instant, NodeId};
+use tenure_sim::contestant::Payload;
+use tenure_sim::sim::{Context, ProcessEffect, ProcessInput, SimMessage};
 
 use super::BaselineTimings;
-use crate::sim::{Context, DurableState, Payload, ProcessEffect, ProcessInput};
 
 /// The library's failure detector, if the algorithm uses it, and the reports about the leader. A
 /// lower number is a better rank.
@@ -21,7 +24,7 @@ pub struct BaselineNode {
     pub(super) leader: Option<NodeId>,
     leaves: bool,
     /// The messages that wait for the end of a pending write.
-    held: Option<Vec<(NodeId, Payload)>>,
+    held: Option<Vec<(NodeId, Rc<dyn SimMessage>)>>,
 }
 
 impl BaselineNode {
@@ -83,15 +86,15 @@ impl BaselineNode {
     }
 
     /// Writes to disk. Messages wait for the end of the write.
-    pub(super) fn write(&mut self, context: &mut Context<'_>, state: DurableState) {
-        context.emit(ProcessEffect::Write(state));
+    pub(super) fn write(&mut self, context: &mut Context<'_>, state: impl Any) {
+        context.write(state);
         self.held = Some(Vec::new());
     }
 
     /// Sends a message, after the pending write if there is one.
-    pub(super) fn send(&mut self, context: &mut Context<'_>, to: NodeId, payload: Payload) {
+    pub(super) fn send(&mut self, context: &mut Context<'_>, to: NodeId, payload: impl SimMessage) {
         match &mut self.held {
-            Some(held) => held.push((to, payload)),
+            Some(held) => held.push((to, Rc::new(payload))),
             None => context.send(to, payload),
         }
     }
@@ -127,21 +130,19 @@ impl BaselineNode {
         &mut self,
         context: &mut Context<'_>,
         input: ProcessInput,
-    ) -> Option<(NodeId, Payload)> {
+    ) -> Option<(NodeId, Rc<dyn SimMessage>)> {
         match input {
-            ProcessInput::Message {
-                from,
-                payload: Payload::Detector(incarnation, message),
-                ..
-            } if self.detector.is_some() => {
-                let input = DetectorInput::Message {
-                    from,
-                    incarnation,
-                    message,
-                };
-                self.detect(context, input);
-            }
-            ProcessInput::Message { from, payload, .. } => return Some((from, payload)),
+            ProcessInput::Message { from, payload, .. } => match payload.downcast_ref() {
+                Some(Payload::Detector(incarnation, message)) if self.detector.is_some() => {
+                    let input = DetectorInput::Message {
+                        from,
+                        incarnation: *incarnation,
+                        message: message.clone(),
+                    };
+                    self.detect(context, input);
+                }
+                _ => return Some((from, payload)),
+            },
             ProcessInput::Refused(node) => self.detect(context, DetectorInput::Refused(node)),
             ProcessInput::Wake => {
                 if let Some(detector) = &mut self.detector {
@@ -150,7 +151,7 @@ impl BaselineNode {
             }
             ProcessInput::Written => {
                 for (to, payload) in self.held.take().into_iter().flatten() {
-                    context.send(to, payload);
+                    context.emit(ProcessEffect::Send(to, payload));
                 }
             }
             // The leader continues with another task.

@@ -3,13 +3,16 @@
 //! The original algorithm tolerates no failures. In this version, messages skip the members that
 //! the detector suspects, and an election without progress starts again after some time.
 
+use std::rc::Rc;
+
 use serde::Serialize;
 use tenure_core::detector::DetectorInput;
 use tenure_core::{Instant, NodeId};
+use tenure_sim::contestant::json_size;
+use tenure_sim::sim::{Context, SimMessage};
 
 use super::Baseline;
 use super::node::{BaselineNode, jittered};
-use crate::sim::{Context, Payload};
 
 /// A message on the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -21,12 +24,16 @@ pub enum RingMessage {
     Elected(NodeId),
 }
 
-impl RingMessage {
-    pub(crate) const fn kind(self) -> &'static str {
+impl SimMessage for RingMessage {
+    fn kind(&self) -> &'static str {
         match self {
             Self::Election(_) => "Election",
             Self::Elected(_) => "Elected",
         }
+    }
+
+    fn bytes(&self) -> u64 {
+        json_size(self)
     }
 }
 
@@ -65,7 +72,7 @@ impl Ring {
         let before = members.iter().filter(|&&node| node < self.node.me);
         let next = after.chain(before).copied();
         match next.into_iter().find(|&node| !self.node.is_suspected(node)) {
-            Some(next) => context.send(next, Payload::Ring(message)),
+            Some(next) => context.send(next, message),
             // It is the only member.
             None => self.win(context),
         }
@@ -124,8 +131,8 @@ impl Baseline for Ring {
         self.node.set_leader(context, Some(leader));
     }
 
-    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>) {
-        if let Some((_, Payload::Ring(message))) = message {
+    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Rc<dyn SimMessage>)>) {
+        if let Some(message) = message.and_then(|(_, it)| it.downcast_ref().copied()) {
             self.handle_message(context, message);
         }
         if self.taking_part.is_some_and(|until| context.now >= until) {

@@ -5,14 +5,16 @@
 //! which follow it. The algorithm neither stops earlier leaders nor numbers elections.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use serde::Serialize;
 use tenure_core::detector::DetectorInput;
 use tenure_core::{Instant, NodeId};
+use tenure_sim::contestant::json_size;
+use tenure_sim::sim::{Context, SimMessage};
 
 use super::Baseline;
 use super::node::BaselineNode;
-use crate::sim::{Context, Payload};
 
 /// A message between members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -26,13 +28,17 @@ pub enum TextbookMessage {
     Coordinator,
 }
 
-impl TextbookMessage {
-    pub(crate) const fn kind(self) -> &'static str {
+impl SimMessage for TextbookMessage {
+    fn kind(&self) -> &'static str {
         match self {
             Self::Election => "Election",
             Self::Answer => "Answer",
             Self::Coordinator => "Coordinator",
         }
+    }
+
+    fn bytes(&self) -> u64 {
+        json_size(self)
     }
 }
 
@@ -90,7 +96,7 @@ impl Textbook {
             return;
         }
         for node in better.into_iter().rev() {
-            context.send(node, Payload::Textbook(TextbookMessage::Election));
+            context.send(node, TextbookMessage::Election);
         }
         let until = context.sent() + self.node.timings.timeout;
         self.state = State::Asking { until };
@@ -124,7 +130,7 @@ impl Textbook {
             Notifies::Worse => self.node.worse(),
         };
         for node in self.without_listed(notified) {
-            context.send(node, Payload::Textbook(TextbookMessage::Coordinator));
+            context.send(node, TextbookMessage::Coordinator);
         }
     }
 
@@ -136,7 +142,7 @@ impl Textbook {
     ) {
         match message {
             TextbookMessage::Election => {
-                context.send(from, Payload::Textbook(TextbookMessage::Answer));
+                context.send(from, TextbookMessage::Answer);
                 if !self.takes_part(context.now) {
                     self.campaign(context);
                 }
@@ -181,9 +187,11 @@ impl Baseline for Textbook {
         self.node.set_leader(context, Some(leader));
     }
 
-    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>) {
-        if let Some((from, Payload::Textbook(message))) = message {
-            self.handle_message(context, from, message);
+    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Rc<dyn SimMessage>)>) {
+        if let Some((from, message)) = &message
+            && let Some(message) = message.downcast_ref()
+        {
+            self.handle_message(context, *from, *message);
         }
         match self.state {
             State::Asking { until } if context.now >= until => self.win(context),

@@ -1,12 +1,22 @@
 //! A failure detector with an attendance list that passes around a ring.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde::Serialize;
 use tenure_core::detector::peer_table::{PeerTable, Step};
 use tenure_core::detector::{AskOptions, Detector, DetectorInput, DetectorOutput, Group};
 use tenure_core::{Incarnation, Instant, NodeId};
+use tenure_sim::contestant::{OtherDetector, OtherDetectorKind, json_size};
+use tenure_sim::sim::SimMessage;
+
+/// The detector for contestants.
+pub static ATTENDANCE_RING: OtherDetectorKind = OtherDetectorKind {
+    suffix: "-ring",
+    about: "an attendance list that passes around a ring",
+    start: |now, group, ask| Box::new(AttendanceRing::new(now, group, ask)),
+};
 
 /// Passes one list from node to node, in the order of their ids and then back to the first. The
 /// node that has the list signs it, holds it for a moment, and passes it to the next node that is
@@ -251,6 +261,38 @@ impl AttendanceRing {
 }
 
 /// Returns the time that a list needs for a round if messages take no time.
+/// A list with the incarnation of its sender.
+#[derive(Debug)]
+struct AttendanceMessage(Incarnation, Attendance);
+
+impl SimMessage for AttendanceMessage {
+    fn kind(&self) -> &'static str {
+        "attendance"
+    }
+
+    fn bytes(&self) -> u64 {
+        json_size(&self.1)
+    }
+
+    fn is_detection(&self) -> bool {
+        true
+    }
+}
+
+impl OtherDetector for AttendanceRing {
+    fn handle_message(&mut self, now: Instant, from: NodeId, message: &dyn SimMessage) {
+        if let Some(AttendanceMessage(incarnation, list)) = message.downcast_ref() {
+            self.handle_list(now, (from, *incarnation), list.clone());
+        }
+    }
+
+    fn poll_message(&mut self) -> Option<(NodeId, Rc<dyn SimMessage>)> {
+        let (to, list) = self.poll_list()?;
+        let incarnation = self.table.group.incarnation;
+        Some((to, Rc::new(AttendanceMessage(incarnation, list))))
+    }
+}
+
 fn round(group: &Group, hold: Duration) -> Duration {
     hold * u32::try_from(group.peers().count() + 1).unwrap_or(u32::MAX)
 }

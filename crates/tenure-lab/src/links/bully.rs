@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 use tenure_core::bully::MAX_MEMBERS;
+use tenure_sim::contestant::Contestant;
+use tenure_sim::scenario::Scenario;
 
 use super::graph::{LinkNetwork, LinkState};
-use crate::contestant::Contestant;
 use crate::measure::new_world;
-use crate::scenario::Scenario;
 
 /// The end of a run, if the members never agree.
 const ENDS: Duration = Duration::from_secs(120);

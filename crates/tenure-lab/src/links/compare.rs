@@ -34,6 +34,23 @@ pub struct LinkRow {
     pub knows_the_end: bool,
 }
 
+impl LinkRow {
+    /// Returns the row as text, on a network with this number of nodes.
+    #[must_use]
+    pub fn cells(&self, nodes: u32) -> [String; 7] {
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+        [
+            self.algorithm.into(),
+            or_dash(self.messages.map(|it| it.to_string())),
+            or_dash(self.bits.map(|it| it.to_string())),
+            or_dash(self.rounds.map(|it| format!("{it:.1}"))),
+            or_dash(self.leaders.map(|it| it.to_string())),
+            or_dash(self.knowing.map(|it| format!("{it}/{nodes}"))),
+            if self.knows_the_end { "yes" } else { "no" }.into(),
+        ]
+    }
+}
+
 /// The results of all algorithms on a network.
 #[derive(Clone, Debug)]
 pub struct LinkComparison {

@@ -15,7 +15,7 @@ use super::flood::Flooder;
 use super::graph::{LinkNetwork, shuffle};
 use super::parts::Parts;
 use super::stage::{LinkDelay, LinkProcess, Stage, StageOptions};
-use crate::sim::Rng;
+use tenure_sim::sim::Rng;
 
 /// The nodes that begin an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use super::forest::{CoreId, Port};
-
 use super::stage::LinkProcess;
 
 /// A process that passes on each identifier that is greater than all before. It never learns

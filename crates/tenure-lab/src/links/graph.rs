@@ -1,11 +1,11 @@
 //! Networks of links, of which some are faulty.
 
-use super::forest::Port;
+use tenure_sim::sim::Rng;
 
+use super::forest::Port;
 use super::graph_error::GraphError;
 use super::parts::Parts;
 use super::shape::{GraphShape, pairs};
-use crate::sim::Rng;
 
 /// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -73,10 +73,13 @@ pub fn measure_link_growth(
     }
 }
 
-/// Fits messages = a (m + n log2^2 n) by least squares, and returns a.
+/// Fits messages = a (m + n log2^2 n) by least squares. Returns a for aFLEU, aFLEA and flooding.
 #[must_use]
-pub fn fit_to_bound(rows: &[LinkGrowth], messages: impl Fn(&LinkGrowth) -> u64) -> f64 {
-    let products = rows.iter().map(|row| row.bound * messages(row) as f64);
-    let squares = rows.iter().map(|row| row.bound * row.bound);
-    products.sum::<f64>() / squares.sum::<f64>()
+pub fn fit_to_bound(rows: &[LinkGrowth]) -> [f64; 3] {
+    let counts: [fn(&LinkGrowth) -> u64; 3] = [|it| it.afleu, |it| it.aflea, |it| it.flooding];
+    counts.map(|messages| {
+        let products = rows.iter().map(|row| row.bound * messages(row) as f64);
+        let squares = rows.iter().map(|row| row.bound * row.bound);
+        products.sum::<f64>() / squares.sum::<f64>()
+    })
 }

@@ -1,8 +1,7 @@
 //! Mistakes that the random elections must find.
 
-use super::forest::{DisabledForestRule as Rule, ForestSettings};
-
 use super::elect::LinkElection;
+use super::forest::{DisabledForestRule as Rule, ForestSettings};
 use super::graph::LinkNetwork;
 use super::random::RandomElection;
 use super::shape::GraphShape;

@@ -1,12 +1,12 @@
 //! Random elections on small networks, from a seed.
 
-use super::forest::ForestSettings;
+use tenure_sim::sim::Rng;
 
 use super::elect::{LinkElection, LinkInitiators};
+use super::forest::ForestSettings;
 use super::graph::LinkNetwork;
 use super::shape::GraphShape;
 use super::stage::LinkDelay;
-use crate::sim::Rng;
 
 /// A network of 2 to 24 nodes with up to 3 faulty links, and the conditions of an election on it.
 #[derive(Clone, Debug)]

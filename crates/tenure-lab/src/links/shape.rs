@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use tenure_sim::sim::Rng;
+
 use super::graph_error::{DRAWS, GraphError, MOST_LINKS};
 use super::parts::Parts;
-use crate::names;
-use crate::sim::Rng;
 
 /// The shape of a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,7 +58,7 @@ impl FromStr for GraphShape {
             Some((name, argument)) => (name, Some(argument)),
             None => (text, None),
         };
-        let found = names::find("graph", name, SHAPES, |(name, _)| *name);
+        let found = tenure_sim::find("graph", name, SHAPES, |(name, _)| *name);
         let shape = found.map_err(|error| error.to_string())?.1;
         match (shape, argument) {
             (_, None) => Ok(shape),

@@ -5,12 +5,11 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use std::str::FromStr;
 
-use super::forest::Port;
 use tenure_core::random::Random;
+use tenure_sim::sim::Rng;
 
+use super::forest::Port;
 use super::graph::LinkNetwork;
-use crate::names;
-use crate::sim::Rng;
 
 /// Ticks of the mean delay of a message.
 const UNIT: f64 = 1_000.0;
@@ -68,10 +67,10 @@ impl fmt::Display for LinkDelay {
 }
 
 impl FromStr for LinkDelay {
-    type Err = names::UnknownName;
+    type Err = tenure_sim::UnknownName;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        names::find("kind of delay", text, Self::ALL, ToString::to_string)
+        tenure_sim::find("kind of delay", text, Self::ALL, ToString::to_string)
     }
 }
 

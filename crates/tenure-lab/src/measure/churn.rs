@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tenure_core::NodeId;
+use tenure_sim::contestant::{Contestant, SERVERS};
+use tenure_sim::map_parallel;
+use tenure_sim::scenario::{CHURN, SETTLED};
+use tenure_sim::sim::{HistoryEvent, HistoryEventKind, Time, Traffic};
 
+use super::new_world;
 use super::watch::Machine;
-use super::{map_parallel, new_world};
-use crate::contestant::{Contestant, SERVERS};
-use crate::scenario::{CHURN, SETTLED};
-use crate::sim::{HistoryEvent, HistoryEventKind, Time, Traffic};
 
 /// The measurement of one contestant with one number of members. Shares and rates are those of the
 /// time in which members crash and return; `None` if every run ended before it because of too many
@@ -226,7 +227,7 @@ mod tests {
 
     #[test]
     fn members_that_crash_and_return_have_a_leader_most_of_the_time() {
-        let of = |name| Contestant::of_name(name).expect("a contestant");
+        let of = |name| crate::contestant_of_name(name).expect("a contestant");
         let contestants = ["garcia-molina", "bully-no-quorum", "bully"].map(of);
         for row in churn(&contestants, &[5], &(0..2), || {}) {
             assert!(row.led_percent > Some(50.0) && row.floods == 0, "{row:?}");

@@ -1,18 +1,14 @@
 //! The comparison of all contestants in all scenarios.
 
-use std::iter;
-use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::panic::resume_unwind;
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
+use tenure_sim::contestant::{Cluster, Contestant};
+use tenure_sim::map_parallel;
+use tenure_sim::scenario::{LASTS, SETTLED, Scenario};
+use tenure_sim::sim::{Fault, HistoryEventKind, Rng, Time, Traffic, World, WorldConfig};
+
 use super::{Figures, Measurement, figures};
-use crate::contestant::{Cluster, Contestant};
-use crate::fault::Fault;
-use crate::scenario::{LASTS, SETTLED, Scenario};
-use crate::sim::{HistoryEventKind, Rng, Time, Traffic, World, WorldConfig};
 
 /// The number of members or candidates.
 pub const NODES: u32 = 5;
@@ -90,30 +86,6 @@ pub fn compare(comparison: &Comparison, done: impl Fn() + Sync) -> Vec<Measureme
         let row = Measurement::of(&contestant.name, scenario.name, minutes, &runs);
         row.with_settings(contestant)
     })
-}
-
-/// Maps the elements on all processors, and keeps their order.
-pub(crate) fn map_parallel<T, R: Send>(
-    of: impl IntoIterator<Item = T, IntoIter: Send>,
-    that: impl Fn(T) -> R + Sync,
-) -> Vec<R> {
-    let left = Mutex::new(of.into_iter().enumerate());
-    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let mut results = thread::scope(|scope| {
-        let map = || {
-            let mapped = iter::from_fn(&next).map(|(place, one)| (place, that(one)));
-            mapped.collect::<Vec<_>>()
-        };
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(map)).collect();
-        let results = running.into_iter().flat_map(|it| match it.join() {
-            Ok(results) => results,
-            Err(panic) => resume_unwind(panic),
-        });
-        results.collect::<Vec<_>>()
-    });
-    results.sort_by_key(|(place, _)| *place);
-    results.into_iter().map(|(_, result)| result).collect()
 }
 
 impl RunResult {

@@ -58,15 +58,15 @@ fn sentence(rows: &[Measurement], lease: &str, fallback: &str) -> Option<String>
 
 #[cfg(test)]
 mod tests {
+    use tenure_sim::scenario::Scenario;
+
     use super::*;
-    use crate::contestant::Contestant;
     use crate::measure::{Comparison, compare};
-    use crate::scenario::Scenario;
 
     fn of(contestants: &[&str]) -> Option<String> {
         let named = contestants
             .iter()
-            .map(|it| Contestant::of_name(it).unwrap());
+            .map(|it| crate::contestant_of_name(it).unwrap());
         let comparison = Comparison {
             contestants: named.collect(),
             scenarios: vec![Scenario::of_name("store-down-minute").unwrap()],

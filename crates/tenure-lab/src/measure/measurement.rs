@@ -1,11 +1,11 @@
 //! The measurement of one contestant in one scenario.
 
 use serde::Serialize;
+use tenure_sim::contestant::Contestant;
+use tenure_sim::sim::Traffic;
 
 use super::REST;
 use super::compare::RunResult;
-use crate::contestant::Contestant;
-use crate::sim::Traffic;
 
 /// The smallest number of runs whose 99th percentile is not the maximum. Tables for people show the
 /// percentile from this number on.

@@ -5,14 +5,14 @@ use std::ops::Range;
 use std::time::Duration;
 
 use serde::Serialize;
+use tenure_sim::contestant::Contestant;
+use tenure_sim::map_parallel;
+use tenure_sim::scenario::{LASTS, SETTLED};
+use tenure_sim::sim::{Fault, HistoryEventKind, Rng, Target, Time};
 
 use super::NODES;
-use super::compare::{MOST_MESSAGES, PHASE, RunResult, map_parallel, world_with_faults};
+use super::compare::{MOST_MESSAGES, PHASE, RunResult, world_with_faults};
 use super::measurement::Spread;
-use crate::contestant::Contestant;
-use crate::fault::{Fault, Target};
-use crate::scenario::{LASTS, SETTLED};
-use crate::sim::{HistoryEventKind, Rng, Time};
 
 /// The detection times of the curves, in seconds.
 pub const DETECTION_TIMES: &[u64] = &[1, 2, 3, 5, 10, 15, 30, 60];
@@ -325,7 +325,9 @@ mod tests {
     use super::*;
 
     fn of(names: &[&str], times: &[u64]) -> Vec<TimingPoint> {
-        let contestants = names.iter().map(|name| Contestant::of_name(name).unwrap());
+        let contestants = names
+            .iter()
+            .map(|name| crate::contestant_of_name(name).unwrap());
         let comparison = TimingComparison {
             contestants: contestants.collect(),
             times: times.to_vec(),

@@ -1,6 +1,7 @@
 //! What the figures of a comparison say about each contestant, in one sentence.
 
 use super::Measurement;
+use crate::paper::short;
 
 /// Describes each contestant of these rows in one sentence, in the order of the rows.
 #[must_use]
@@ -21,8 +22,7 @@ pub fn verdicts(rows: &[Measurement]) -> Vec<String> {
 fn verdict(name: &str, rows: &[&Measurement]) -> String {
     let parts = [
         without_leader(rows),
-        rows.first()
-            .map(|row| format!("{:.0} messages a minute at rest", row.messages_at_rest)),
+        rows.first().map(|row| at_rest(row)),
         Some(overlap(rows)),
         not_recovered(rows),
     ];
@@ -62,6 +62,13 @@ fn without_leader(rows: &[&Measurement]) -> Option<String> {
     ))
 }
 
+fn at_rest(row: &Measurement) -> String {
+    let cpu = row.cpu_at_rest.map_or_else(String::new, |percent| {
+        format!(" and {percent:.1} % of a processor")
+    });
+    format!("{:.0} messages a minute{cpu} at rest", row.messages_at_rest)
+}
+
 /// Describes the overlap of two leaders.
 fn overlap(rows: &[&Measurement]) -> String {
     let longest = |row: &Measurement| row.overlap.max;
@@ -98,18 +105,12 @@ fn not_recovered(rows: &[&Measurement]) -> Option<String> {
     })
 }
 
-/// A number of seconds with two decimal places at most.
-fn short(secs: f64) -> String {
-    let text = format!("{secs:.2}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
 #[cfg(test)]
 mod tests {
+    use tenure_sim::scenario::Scenario;
+
     use super::*;
-    use crate::contestant::Contestant;
     use crate::measure::{Comparison, compare};
-    use crate::scenario::Scenario;
 
     #[test]
     fn a_sentence_names_the_timing_and_tells_a_refused_write_from_a_second_leader() {
@@ -117,7 +118,7 @@ mod tests {
         let scenarios = ["kill-leader", "freeze-leader", "cut-leader"];
         let comparison = Comparison {
             contestants: contestants
-                .map(|it| Contestant::of_name(it).unwrap())
+                .map(|it| crate::contestant_of_name(it).unwrap())
                 .to_vec(),
             scenarios: scenarios.map(|it| Scenario::of_name(it).unwrap()).to_vec(),
             seeds: 0..3,

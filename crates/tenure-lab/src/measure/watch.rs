@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::NodeId;
-
-use crate::sim::{HistoryEvent, HistoryEventKind, Time};
+use tenure_sim::sim::{HistoryEvent, HistoryEventKind, Time};
 
 /// The figures of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

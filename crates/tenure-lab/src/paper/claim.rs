@@ -1,11 +1,13 @@
 //! The claims of the papers as data: a paper has claims, and a claim has one or more rows.
 
+use std::fmt;
+
 use serde::{Serialize, Serializer};
 
 use super::formula::Case;
 use super::parameters::Parameters;
 use super::verdict::{ClaimVerdict, Reason};
-use crate::contestant::Algorithm;
+use crate::baseline::OlderAlgorithm;
 
 /// A paper.
 #[derive(Debug, PartialEq, Eq)]
@@ -71,14 +73,14 @@ pub enum Quantity {
     /// The time until the new leader knows that it is the leader: Garcia-Molina's election point.
     ElectionPoint,
     /// How much shorter the response time is than that of this algorithm.
-    GainOver(Algorithm),
+    GainOver(OlderAlgorithm),
 }
 
 /// An algorithm under the assumptions of a paper.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
     /// The algorithm.
-    pub algorithm: Algorithm,
+    pub algorithm: OlderAlgorithm,
     /// Whether the members know the down list. The algorithm of the figure does; the textbook's
     /// algorithm does if its members skip all listed members.
     pub has_list: bool,
@@ -261,6 +263,19 @@ impl From<Option<f64>> for Value {
     fn from(number: Option<f64>) -> Self {
         number.map_or(Self::Never, Self::Is)
     }
+}
+
+/// Writes "never", or the number as [`short`] does.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.number().map_or_else(|| "never".into(), short))
+    }
+}
+
+/// Returns a number with two decimal places at most.
+#[must_use]
+pub fn short(number: f64) -> String {
+    ((number * 100.0).round() / 100.0).to_string()
 }
 
 /// A number, or "never".

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use tenure_core::NodeId;
 use tenure_core::bully::{Member, Membership};
 use tenure_core::detector::Verdict;
+use tenure_sim::sim::SimMessage;
 
 use super::chart::Chart;
 use crate::baseline::{Published, PublishedInput, PublishedMessage};

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tenure_sim::sim::Sending;
+
 use super::claim::{Claim, ClaimRow, Point, Quantity, Starters, Subject, Transmission, Value};
 use super::formula::Case;
 use super::parameters::Parameters;
 use super::setup::{ElectionOutcome, ElectionSetup};
 use super::verdict::{ClaimVerdict, Compared, Judgement, rounded};
-use crate::sim::Sending;
 
 /// T_m: the time of a message.
 const MESSAGE: Duration = Duration::from_millis(10);

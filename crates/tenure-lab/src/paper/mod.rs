@@ -22,7 +22,7 @@ mod setup;
 mod chart;
 mod counter_example;
 
-pub use claim::{Claim, ClaimRow, Paper, Point, Quantity, Subject, Value};
+pub use claim::{Claim, ClaimRow, Paper, Point, Quantity, Subject, Value, short};
 pub use counter_example::CounterExample;
 pub use measure::measure;
 pub use parameters::{Parameters, ParametersError};

@@ -4,21 +4,19 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tenure_core::{Instant, NodeId};
-
-use crate::baseline::{self, Baseline, BaselineTimings};
-use crate::contestant::Algorithm;
-use crate::fault::{Fault, Target};
-use crate::sim::{
-    Context, DurableState, HistoryEventKind, Latency, LeadershipClaim, Link, Network, Process,
-    ProcessFactory, ProcessInput, Sending, Time, World, WorldConfig,
+use tenure_sim::sim::{
+    Context, DurableState, Fault, HistoryEventKind, Latency, LeadershipClaim, Link, Network,
+    Process, ProcessFactory, ProcessInput, Sending, Target, Time, World, WorldConfig,
 };
+
+use crate::baseline::{Baseline, BaselineTimings, OlderAlgorithm};
 
 /// The situation at the beginning of an election. Members are numbered from 1, the best one first.
 /// Member 1 was the leader.
 #[derive(Clone, Debug)]
 pub struct ElectionSetup {
-    /// The algorithm, one of the [`baseline`](mod@baseline)s.
-    pub algorithm: Algorithm,
+    /// The algorithm.
+    pub algorithm: OlderAlgorithm,
     /// n: the number of members.
     pub members: u32,
     /// The failed members; f is their number.
@@ -177,10 +175,10 @@ impl ProcessFactory for ElectionSetup {
     ) -> Box<dyn Process> {
         let (members, timings) = (self.machines(), self.timings());
         let this = (node, incarnation);
-        let mut member = baseline::member(self.algorithm, this, members, timings, durable);
+        let mut member = self.algorithm.member(this, members, timings, durable);
         if incarnation > 1 {
             member.start(context);
-            return member;
+            return Box::new(member);
         }
         member.settle(context, NodeId(1));
         let listed: Vec<NodeId> = self.listed.iter().copied().map(NodeId).collect();
@@ -232,7 +230,7 @@ mod tests {
     fn winner_dies(away: Option<Duration>) -> Option<NodeId> {
         let ms = Duration::from_millis;
         let setup = ElectionSetup {
-            algorithm: Algorithm::Textbook,
+            algorithm: OlderAlgorithm::Textbook,
             members: 5,
             down: BTreeSet::from([1]),
             listed: BTreeSet::new(),

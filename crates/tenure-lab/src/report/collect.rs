@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::contestant::Contestant;
-use crate::fault::{Fault, Target};
-use crate::measure::{
-    Comparison, Measurement, NODES, TimingComparison, TimingPoint, map_parallel, new_world,
-    run_scenario,
-};
-use crate::paper::{self, Point};
-use crate::scenario::{self, LASTS, SETTLED, Scenario};
+use tenure_sim::contestant::Contestant;
+use tenure_sim::map_parallel;
+use tenure_sim::scenario::{self, LASTS, SETTLED, Scenario};
+use tenure_sim::sim::{Fault, Target};
 
 use super::Timeline;
+use crate::measure::{
+    Comparison, Measurement, NODES, TimingComparison, TimingPoint, new_world, run_scenario,
+};
+use crate::paper::{self, Point};
 
 /// The numbers of members for which messages are counted.
 const SIZES: &[u32] = &[3, 5, 9, 15, 25];

@@ -1,11 +1,11 @@
 //! The page of a comparison on one network.
 
+use super::page::{Provenance, escape, figure, page};
+use super::plot;
+use super::table::scrolling;
 use crate::links::{
     LinkComparison, LinkGrowth, LinkNetwork, LinkRow, MOST_DRAWN, draw_link_svg, fit_to_bound,
 };
-
-use super::page::{Provenance, escape, figure, fill, style};
-use super::plot;
 
 const TEMPLATE: &str = include_str!("links.html");
 
@@ -22,15 +22,11 @@ pub fn links_page(
     growth: &[LinkGrowth],
     made: &Provenance,
 ) -> String {
-    fill(
+    page(
         TEMPLATE,
+        made,
         &[
-            ("style", style().into()),
             ("about", escape(about).replace('\n', "<br>")),
-            ("command", escape(&made.by)),
-            ("version", escape(&made.version)),
-            ("machine", escape(&made.on)),
-            ("at", escape(&made.at)),
             ("advice", escape(&comparison.advice())),
             ("table", table(network, &comparison.rows)),
             ("drawing", drawing(network, comparison)),
@@ -40,26 +36,16 @@ pub fn links_page(
 }
 
 fn table(network: &LinkNetwork, rows: &[LinkRow]) -> String {
-    let or_dash = |number: Option<String>| number.unwrap_or_else(|| "–".into());
     let rows = rows.iter().map(|row| {
-        let knowing = row.knowing.map(|it| format!("{it} of {}", network.nodes()));
-        let cells = [
-            or_dash(row.messages.map(|it| it.to_string())),
-            or_dash(row.bits.map(|it| it.to_string())),
-            or_dash(row.rounds.map(|it| format!("{it:.1}"))),
-            or_dash(row.leaders.map(|it| it.to_string())),
-            or_dash(knowing),
-            if row.knows_the_end { "yes" } else { "no" }.into(),
-        ];
+        let [algorithm, cells @ ..] = row.cells(network.nodes());
         let cells = cells.map(|cell| format!("<td>{cell}</td>")).concat();
-        format!("<tr><th>{}</th>{cells}</tr>\n", row.algorithm)
+        format!("<tr><th>{algorithm}</th>{cells}</tr>\n")
     });
-    format!(
-        "<div class=\"table\"><table><tr><th>algorithm</th><th>messages</th><th>bits</th>\
-         <th>rounds</th><th>leaders</th><th>nodes that know</th><th>know that it is over</th></tr>\n\
-         {}</table></div>",
+    scrolling(&format!(
+        "<tr><th>algorithm</th><th>messages</th><th>bits</th><th>rounds</th><th>leaders</th>\
+         <th>nodes that know</th><th>know that it is over</th></tr>\n{}",
         rows.collect::<String>()
-    )
+    ))
 }
 
 fn drawing(network: &LinkNetwork, comparison: &LinkComparison) -> String {
@@ -94,7 +80,7 @@ fn growth_plot(growth: &[LinkGrowth]) -> String {
     let about = "Messages against the number of nodes";
     let svg = plot::lines(series.collect(), ("nodes", "messages"), about);
     let key = plot::key(SERIES.into_iter().enumerate());
-    let [afleu, aflea, flooding] = fits(growth);
+    let [afleu, aflea, flooding] = fit_to_bound(growth);
     let caption = format!(
         "One election for each number of nodes. Fitted to m + n log² n: {afleu:.2} of it for aFLEU, \
          {aflea:.2} for aFLEA, {flooding:.2} for flooding."
@@ -103,12 +89,4 @@ fn growth_plot(growth: &[LinkGrowth]) -> String {
         "<h2>Messages against the number of nodes</h2>\n{}",
         figure(&svg, &key, &caption)
     )
-}
-
-fn fits(growth: &[LinkGrowth]) -> [f64; 3] {
-    [
-        fit_to_bound(growth, |row| row.afleu),
-        fit_to_bound(growth, |row| row.aflea),
-        fit_to_bound(growth, |row| row.flooding),
-    ]
 }

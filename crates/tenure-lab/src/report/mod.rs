@@ -6,7 +6,6 @@
 mod collect;
 mod timeline;
 
-mod summary;
 mod table;
 
 mod plot;

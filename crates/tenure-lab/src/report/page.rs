@@ -1,11 +1,12 @@
 //! The page as text.
 
-use crate::measure::NODES;
-use crate::scenario::{LASTS, Scenario};
+use tenure_sim::scenario::{LASTS, Scenario};
 
-use super::{Growth, Report, Setting, plot, summary, table};
+use super::{Growth, Report, Setting, plot, table};
+use crate::measure::{NODES, gain_of_fallback, verdicts};
 
 const TEMPLATE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("style.css");
 
 /// The origin of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,15 +25,12 @@ impl Report {
     /// Returns the page as HTML without external references.
     #[must_use]
     pub fn html(&self, made: &Provenance) -> String {
-        fill(
+        page(
             TEMPLATE,
+            made,
             &[
                 ("about", self.about()),
-                ("summary", summary::summary(self)),
-                ("command", escape(&made.by)),
-                ("version", escape(&made.version)),
-                ("machine", escape(&made.on)),
-                ("at", escape(&made.at)),
+                ("summary", self.summary()),
                 ("timing", self.timing()),
                 ("overview", table::overview(self)),
                 ("trade-off", self.trade_off()),
@@ -43,6 +41,15 @@ impl Report {
                 ("table", table::all(self)),
             ],
         )
+    }
+
+    /// Returns a list of the same sentences as on a terminal.
+    fn summary(&self) -> String {
+        let sentences = verdicts(&self.rows)
+            .into_iter()
+            .chain(gain_of_fallback(&self.rows));
+        let items = sentences.map(|it| format!("<li>{}</li>\n", escape(&it)));
+        items.collect()
     }
 
     /// Describes the setting of the comparison.
@@ -274,16 +281,21 @@ pub(super) fn figure(svg: &str, key: &str, caption: &str) -> String {
     )
 }
 
-/// Returns the style of all pages, which stands in the template of this one.
-pub(super) fn style() -> &'static str {
-    let style = TEMPLATE.split_once("<style>").map(|(_, rest)| rest);
-    let style = style.and_then(|rest| rest.split_once("</style>"));
-    style.expect("a template with a style").0
+/// Returns a page: the template with the style of all pages, the origin, and these texts.
+pub(super) fn page(template: &str, made: &Provenance, texts: &[(&str, String)]) -> String {
+    let origin = [
+        ("style", STYLE.into()),
+        ("command", escape(&made.by)),
+        ("version", escape(&made.version)),
+        ("machine", escape(&made.on)),
+        ("at", escape(&made.at)),
+    ];
+    fill(template, &[&origin, texts].concat())
 }
 
 /// Replaces the placeholders of the template by the texts with their names. The inserted texts are
 /// not expanded again.
-pub(super) fn fill(template: &str, texts: &[(&str, String)]) -> String {
+fn fill(template: &str, texts: &[(&str, String)]) -> String {
     let mut page = String::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {

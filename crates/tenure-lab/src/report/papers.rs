@@ -6,7 +6,7 @@ use super::Report;
 use super::page::{escape, figure};
 use super::plot;
 use super::table::scrolling;
-use crate::paper::{Claim, Paper, Point, Value};
+use crate::paper::{Claim, Paper, Point, Value, short};
 
 impl Report {
     /// The claims by paper, with the parameters of the examples, and a plot of the numbers of
@@ -78,20 +78,11 @@ impl Report {
 }
 
 fn values(point: &Point) -> String {
-    let value = |of: Option<Value>| match of.map(Value::number) {
-        None => String::new(),
-        Some(None) => "never".into(),
-        Some(Some(number)) => short(number),
-    };
+    let value = |of: Option<Value>| of.map_or_else(String::new, |it| it.to_string());
     let cells = [
         short(point.printed),
         value(point.described),
         value(point.figure),
     ];
     cells.map(|cell| format!("<td>{cell}</td>")).concat()
-}
-
-/// A number with two decimal places at most.
-fn short(number: f64) -> String {
-    format!("{}", (number * 100.0).round() / 100.0)
 }

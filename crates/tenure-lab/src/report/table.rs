@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Report;
 use super::page::escape;
-use crate::measure::{ENOUGH_FOR_P99, Measurement};
+use crate::measure::{Measurement, columns};
 
 /// Returns a table of the times without a leader, with a row for each scenario and a column for
 /// each contestant.
@@ -57,77 +57,17 @@ fn overview_cell(row: &Measurement) -> String {
     format!("<td>{text}</td>")
 }
 
-const P99: &str = "no leader: p99";
-const CPU: &str = "CPU at rest, %";
-
-const COLUMNS: &[&str] = &[
-    "scenario",
-    "contestant",
-    "detection time, s",
-    "runs",
-    "never led",
-    "first leader, s",
-    "no leader: median, s",
-    P99,
-    "no leader: max",
-    "overlap: runs",
-    "overlap: max, s",
-    "writes taken",
-    "stale, refused",
-    "flaps",
-    "terms",
-    "election messages/min",
-    "detection messages/min",
-    "kB/min",
-    "messages/election",
-    "kB/election",
-    "messages/min at rest",
-    "kB/min at rest",
-    CPU,
-    "floods",
-    "no leader at the end",
-];
-
 /// Returns a table with every figure of every row.
 pub(super) fn all(report: &Report) -> String {
-    let has_p99 = report.rows.iter().any(|it| it.seeds >= ENOUGH_FOR_P99);
-    let has_cpu = report.rows.iter().any(|it| it.cpu_at_rest.is_some());
-    let is_shown = |name: &str| (name != P99 || has_p99) && (name != CPU || has_cpu);
-    let names = COLUMNS.iter().filter(|name| is_shown(name));
-    let names = names.map(|name| format!("<th>{name}</th>"));
-    let mut table = format!("<tr>{}</tr>\n", names.collect::<String>());
+    let columns = columns(&report.rows.iter().collect::<Vec<_>>());
+    let names = columns
+        .iter()
+        .map(|(_, title, _)| format!("<th>{title}</th>"));
+    let names: String = names.collect();
+    let mut table = format!("<tr><th>scenario</th><th>contestant</th>{names}</tr>\n");
     for row in &report.rows {
-        let cells = [
-            row.detection_time
-                .map_or_else(String::new, |it| it.to_string()),
-            row.seeds.to_string(),
-            row.never_led.to_string(),
-            secs(row.first_leader.median),
-            row.gap_text(row.without_leader.median, ""),
-            row.gap_text(row.without_leader.p99, ""),
-            row.gap_text(row.without_leader.max, ""),
-            row.runs_with_overlap.to_string(),
-            secs(row.overlap.max),
-            format!("{:.0}", row.writes_taken),
-            row.writes_refused.to_string(),
-            format!("{:.1}", row.flaps),
-            format!("{:.1}", row.terms),
-            format!("{:.0}", row.election_messages_per_minute),
-            format!("{:.0}", row.detection_messages_per_minute),
-            format!("{:.1}", row.bytes_per_minute / 1_000.0),
-            format!("{:.1}", row.messages_per_election),
-            format!("{:.1}", row.bytes_per_election / 1_000.0),
-            format!("{:.0}", row.messages_at_rest),
-            format!("{:.1}", row.bytes_at_rest / 1_000.0),
-            row.cpu_at_rest
-                .map_or_else(String::new, |it| format!("{it:.1}")),
-            row.floods.to_string(),
-            row.without_leader_at_end.to_string(),
-        ];
-        // The first two columns are the names of the row.
-        let cells = COLUMNS[2..].iter().zip(cells);
-        let cells = cells.filter(|(name, _)| is_shown(name));
-        let cells: String = cells.map(|(_, cell)| format!("<td>{cell}</td>")).collect();
+        let cells = columns.iter().map(|it| format!("<td>{}</td>", (it.2)(row)));
+        let cells: String = cells.collect();
         let (scenario, contestant) = (escape(&row.scenario), escape(&row.contestant));
         let _ = writeln!(
             table,

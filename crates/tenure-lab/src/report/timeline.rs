@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use tenure_core::NodeId;
-
-use crate::sim::{HistoryEvent, HistoryEventKind, Time};
+use tenure_sim::sim::{HistoryEvent, HistoryEventKind, Time};
 
 /// One run, host by host.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,10 +3,11 @@
 //! Node 1 of five watches the others. A message takes 1 ms plus an exponentially distributed time
 //! with a mean of 2 ms.
 
+use tenure_sim::sim::Rng;
+
 use super::network::up_to;
 use super::*;
 use crate::quality::Quality;
-use tenure_lab::sim::Rng;
 
 const DOCS: &str = include_str!("../../../../docs/detectors.md");
 

@@ -14,14 +14,13 @@ mod watches;
 
 use std::time::Duration;
 
+use network::Network;
 use tenure_core::detector::{
     AskOptions, Candidacy, Chen, Detector, DetectorInput, DetectorMessage, DetectorOutput,
     Estimator, FixedTimeout, Group, OnDemand, PhiAccrual, PhiOptions, Pull, Push, Verdict,
 };
 use tenure_core::{Incarnation, Instant, NodeId};
-use tenure_lab::detector::{Attendance, AttendanceRing, SimDetector, Stamp};
-
-use network::Network;
+use tenure_lab::detector::{Attendance, AttendanceRing, Stamp};
 
 const ONE: NodeId = NodeId(1);
 const TWO: NodeId = NodeId(2);
@@ -40,6 +39,54 @@ fn at(millis: u64) -> Instant {
 
 fn group(me: NodeId, members: u32) -> Group {
     Group::new(me, Incarnation(1), (1..=members).map(NodeId))
+}
+
+/// A detector under test.
+#[derive(Debug)]
+enum SimDetector {
+    Library(Box<dyn Detector>),
+    AttendanceRing(Box<AttendanceRing>),
+}
+
+impl SimDetector {
+    /// Handles an attendance list. For the library's detectors it only shows that its sender is up.
+    fn handle_list(&mut self, now: Instant, from: (NodeId, Incarnation), list: Attendance) {
+        match self {
+            Self::Library(detector) => {
+                let (from, incarnation) = from;
+                detector.handle_input(now, DetectorInput::Heard { from, incarnation });
+            }
+            Self::AttendanceRing(ring) => ring.handle_list(now, from, list),
+        }
+    }
+
+    /// Returns the next attendance list to send.
+    fn poll_list(&mut self) -> Option<(NodeId, Attendance)> {
+        match self {
+            Self::Library(_) => None,
+            Self::AttendanceRing(ring) => ring.poll_list(),
+        }
+    }
+}
+
+impl std::ops::Deref for SimDetector {
+    type Target = dyn Detector;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Library(detector) => detector.as_ref(),
+            Self::AttendanceRing(ring) => ring.as_ref(),
+        }
+    }
+}
+
+impl std::ops::DerefMut for SimDetector {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Self::Library(detector) => detector.as_mut(),
+            Self::AttendanceRing(ring) => ring.as_mut(),
+        }
+    }
 }
 
 type Make = fn(Instant, &Group) -> SimDetector;

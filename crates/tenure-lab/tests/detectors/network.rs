@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use tenure_sim::sim::Rng;
+
 use super::*;
 use crate::quality::{Meter, Quality};
-use tenure_lab::sim::Rng;
 
 pub(super) struct Network {
     pub(super) now: Instant,

@@ -1,8 +1,9 @@
 //! Two nodes with different detectors that watch each other.
 
+use tenure_sim::sim::Rng;
+
 use super::network::up_to;
 use super::*;
-use tenure_lab::sim::Rng;
 
 /// The detectors of the library.
 const LIBRARY: usize = 5;

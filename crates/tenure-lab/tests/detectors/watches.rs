@@ -1,7 +1,8 @@
 //! A node under watch: running steadily, with jitter, with losses, paused, crashed, and restarted.
 
+use tenure_sim::sim::Rng;
+
 use super::*;
-use tenure_lab::sim::Rng;
 
 #[test]
 fn a_steady_node_is_never_suspected() {

@@ -3,11 +3,11 @@
 
 mod verdicts;
 
-use tenure_lab::check::{self, CheckCase, FaultScript};
-use tenure_lab::contestant::Contestant;
+use tenure_lab::contestant_of_name;
+use tenure_sim::check::{self, CheckCase, FaultScript};
 
 fn case(name: &str, nodes: u32) -> CheckCase {
-    let contestant = Contestant::of_name(name).expect("a contestant");
+    let contestant = contestant_of_name(name).expect("a contestant");
     CheckCase {
         nodes,
         ..CheckCase::new(contestant)
@@ -60,7 +60,7 @@ fn a_storm_breaks_the_safety_of_every_algorithm_of_the_papers() {
 #[test]
 fn a_lost_notice_leaves_the_published_algorithm_without_a_leader() {
     let script = FaultScript::of_name("lost-notice").expect("a script");
-    let published = Contestant::of_name("published").expect("a contestant");
+    let published = contestant_of_name("published").expect("a contestant");
     let published = violated(&CheckCase::on_another(script, published), 10);
     assert!(published.contains(&LEADS), "{published:?}");
     assert_eq!(violated(&CheckCase::on(script), 10), [""; 0]);

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ pub(super) struct Fleet {
     addresses: Vec<SocketAddr>,
     processes: BTreeMap<u32, Process>,
     /// Dropped last, because the processes write to it.
-    folder: TempDir,
+    pub(super) folder: TempDir,
 }
 
 /// A child process; a drop kills it.
@@ -185,7 +185,7 @@ impl Fleet {
         }
         let config = tenure::__cli::from_settings(&settings)?;
         Ok(match config.election_plan()? {
-            Some(plan) => plan.settings.timings().worst_without_leader(),
+            Some(plan) => plan.bounds.without_leader,
             None => config.timings().worst_without_leader(),
         })
     }
@@ -194,11 +194,6 @@ impl Fleet {
     pub(super) fn store_url(&self) -> Option<String> {
         let has_store = self.strategy == DemoStrategy::Lease;
         has_store.then(|| format!("http://{}", self.addresses[STORE as usize]))
-    }
-
-    /// The directory of all processes.
-    pub(super) fn folder(&self) -> &Path {
-        self.folder.path()
     }
 
     pub(super) fn database(&self) -> PathBuf {
@@ -213,12 +208,8 @@ impl Fleet {
         Ok(writeln!(file, "{level} request {tick}")?)
     }
 
-    /// Signals a worker that has not been waited for.
-    pub(super) fn signal(&self, worker: Worker, signal: Signal) -> anyhow::Result<()> {
-        self.signal_process(worker.0, signal)
-    }
-
-    fn signal_process(&self, number: u32, signal: Signal) -> anyhow::Result<()> {
+    /// Signals a process that has not been waited for.
+    pub(super) fn signal(&self, number: u32, signal: Signal) -> anyhow::Result<()> {
         let process = self.processes.get(&number);
         let process = process.with_context(|| format!("no {}", name(number)))?;
         let pid = Pid::from_raw(process.0.id().cast_signed());
@@ -247,7 +238,7 @@ impl Fleet {
         let (store, workers): (Vec<u32>, Vec<u32>) = numbers.partition(|it| *it == STORE);
         for numbers in [workers, store] {
             for &number in &numbers {
-                self.signal_process(number, Signal::SIGTERM)?;
+                self.signal(number, Signal::SIGTERM)?;
             }
             for number in numbers {
                 self.wait_for_end(number)?;

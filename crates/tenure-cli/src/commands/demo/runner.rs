@@ -99,7 +99,7 @@ impl DemoRunner {
         let lease = self.lease_duration;
         let mut fields = json!({"workers": workers, "election": ELECTION,
             "lease_duration_ms": lease.as_millis(),
-            "folder": self.fleet.folder().to_string_lossy()});
+            "folder": self.fleet.folder.path().to_string_lossy()});
         let setup = match self.fleet.store_url() {
             Some(url) => {
                 let setup = format!("a lease store at {url} and {workers} workers");
@@ -125,7 +125,7 @@ impl DemoRunner {
         let old = leader.worker;
         let text = "is killed (SIGKILL): it can't release its lease, which must expire";
         self.report_fault("sigkill", old, text)?;
-        self.fleet.signal(old, Signal::SIGKILL)?;
+        self.fleet.signal(old.0, Signal::SIGKILL)?;
         self.await_failover(("sigkill", "the kill"), &leader, self.bound)?;
         self.fleet.start_worker(old)?;
         self.report_worker("restarted", old, "is restarted, and follows")
@@ -142,7 +142,7 @@ impl DemoRunner {
 
         let text = "continues (SIGCONT), and is about to write its result";
         self.report_fault("sigcont", old, text)?;
-        self.fleet.signal(old, Signal::SIGCONT)?;
+        self.fleet.signal(old.0, Signal::SIGCONT)?;
         let is_stale = |work: &Work| work.epoch == leader.epoch && !work.accepted;
         match self.await_work(Duration::from_secs(3), is_stale)? {
             Some(refused) => {
@@ -165,7 +165,7 @@ impl DemoRunner {
         let old = leader.worker;
         let text = "is stopped (SIGTERM): it ends its task, then releases the lease";
         self.report_fault("sigterm", old, text)?;
-        self.fleet.signal(old, Signal::SIGTERM)?;
+        self.fleet.signal(old.0, Signal::SIGTERM)?;
         self.await_failover(("sigterm", "the stop"), &leader, self.handover_bound)?;
         self.fleet.wait_for_end(old.0)
     }
@@ -272,11 +272,11 @@ impl DemoRunner {
                 leader = newest.clone();
             }
             std::thread::sleep(POLL_INTERVAL);
-            self.fleet.signal(leader.worker, Signal::SIGSTOP)?;
+            self.fleet.signal(leader.worker.0, Signal::SIGSTOP)?;
             if self.work.is_unlocked() {
                 return Ok(leader);
             }
-            self.fleet.signal(leader.worker, Signal::SIGCONT)?;
+            self.fleet.signal(leader.worker.0, Signal::SIGCONT)?;
         }
         bail!("the leader held the table's lock each time it was frozen")
     }

@@ -1,4 +1,4 @@
-//! Tests of one member, of several members at rest, and of all orders of events. `tenure-lab`
+//! Tests of one member, of several members at rest, and of all orders of events. `tenure-sim`
 //! simulates groups of members.
 
 mod alone;

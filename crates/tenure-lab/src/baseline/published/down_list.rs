@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tenure_core::detector::{Candidacy, DetectorMessage, Verdict};
 use tenure_core::{Incarnation, Instant, NodeId};
-
-use crate::sim::{Context, Payload};
+use tenure_sim::contestant::Payload;
+use tenure_sim::sim::Context;
 
 /// The detector of one member.
 #[derive(Debug)]

@@ -9,6 +9,8 @@ use serde::Serialize;
 use tenure_core::NodeId;
 use tenure_core::bully::{ElectionId, Membership};
 use tenure_core::detector::Verdict;
+use tenure_sim::contestant::json_size;
+use tenure_sim::sim::SimMessage;
 
 /// A node of the published algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -82,10 +84,8 @@ pub enum PublishedInput {
     Poll,
 }
 
-impl PublishedMessage {
-    /// Returns the name of the message in traces.
-    #[must_use]
-    pub const fn kind(&self) -> &'static str {
+impl SimMessage for PublishedMessage {
+    fn kind(&self) -> &'static str {
         match self {
             Self::Halt { .. } => "Halt",
             Self::Ack { .. } => "Ack",
@@ -93,6 +93,10 @@ impl PublishedMessage {
             Self::Norm { .. } => "Norm?",
             Self::NotNorm { .. } => "NotNorm",
         }
+    }
+
+    fn bytes(&self) -> u64 {
+        json_size(self)
     }
 }
 

@@ -8,14 +8,17 @@ mod tests;
 
 pub use machine::{Published, PublishedInput, PublishedMessage, PublishedStatus};
 
+use std::rc::Rc;
+
 use tenure_core::bully::{Member, Membership};
 use tenure_core::detector::Verdict;
 use tenure_core::{Instant, NodeId};
+use tenure_sim::contestant::Payload;
+use tenure_sim::sim::{Context, SimMessage};
 
 use self::down_list::DownList;
-use super::Baseline;
 use super::node::BaselineNode;
-use crate::sim::{Context, DurableState, Payload};
+use super::{Baseline, Starts};
 
 /// A member of Bully_FD as published. Its incarnation is on disk before its first message leaves.
 #[derive(Debug)]
@@ -49,8 +52,7 @@ impl PublishedMember {
         loop {
             if let Some(input) = next.take() {
                 for (to, message) in self.machine.handle(input) {
-                    let payload = Payload::Published(self.node.incarnation, message);
-                    self.node.send(context, to, payload);
+                    self.node.send(context, to, message);
                 }
             }
             self.node.set_leader(context, self.machine.leader());
@@ -76,7 +78,7 @@ impl Baseline for PublishedMember {
     fn start(&mut self, context: &mut Context<'_>) {
         let starts = self.node.incarnation.0;
         self.detector.send_notices(context, self.node.others());
-        self.node.write(context, DurableState::Starts(starts));
+        self.node.write(context, Starts(starts));
         self.poll_at = self.node.next_poll(context);
         self.handle(context, None);
     }
@@ -87,17 +89,15 @@ impl Baseline for PublishedMember {
         self.handle(context, None);
     }
 
-    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Payload)>) {
-        match message {
-            Some((from, Payload::Published(_, message))) => {
-                self.handle(context, Some(PublishedInput::Message(from, message)));
-            }
-            Some((from, Payload::Detector(_, message)))
-                if self.detector.handle(context, from, &message) =>
+    fn step(&mut self, context: &mut Context<'_>, message: Option<(NodeId, Rc<dyn SimMessage>)>) {
+        if let Some((from, message)) = message {
+            if let Some(message) = message.downcast_ref() {
+                self.handle(context, Some(PublishedInput::Message(from, *message)));
+            } else if let Some(Payload::Detector(_, message)) = message.downcast_ref()
+                && self.detector.handle(context, from, message)
             {
                 self.handle(context, Some(PublishedInput::Answer(from, Verdict::Up)));
             }
-            _ => {}
         }
         while let Some(silent) = self.detector.next_silent(context.now) {
             self.handle(context, Some(PublishedInput::Answer(silent, Verdict::Down)));

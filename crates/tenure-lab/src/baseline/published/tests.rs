@@ -9,6 +9,7 @@ use stateright::{Checker, Model, Property};
 use tenure_core::NodeId;
 use tenure_core::bully::{Member, Membership};
 use tenure_core::detector::Verdict;
+use tenure_sim::sim::SimMessage;
 
 use super::{Published, PublishedInput, PublishedMessage};
 

@@ -1,7 +1,5 @@
 //! Exit codes.
 
-use std::process::ExitCode;
-
 use tenure::ConfigError;
 
 /// Wrong usage or configuration; clap uses the same code for usage.
@@ -14,11 +12,6 @@ Exit codes:
   1    error, see stderr; compare check: invariant violated
   2    wrong usage or configuration
   128 + N if signal N ended a live comparison";
-
-/// Success, or 1 if a check failed.
-pub(crate) fn success_if(passed: bool) -> ExitCode {
-    ExitCode::from(u8::from(!passed))
-}
 
 /// An error that ends the command with this exit code.
 pub(crate) fn error(code: u8, error: impl Into<anyhow::Error>) -> anyhow::Error {

@@ -3,7 +3,6 @@
 mod compare;
 mod exit;
 mod output;
-mod processes;
 
 use std::process::ExitCode;
 

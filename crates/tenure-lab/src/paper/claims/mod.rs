@@ -6,7 +6,7 @@ mod park_2008;
 use super::claim::{Claim, ClaimRow, Paper, Quantity, Starters, Subject, Transmission};
 use super::formula::Case;
 use super::parameters::Parameters;
-use crate::contestant::Algorithm;
+use crate::baseline::OlderAlgorithm;
 
 impl Claim {
     /// All claims, in the order of the papers.
@@ -58,7 +58,7 @@ const RING_WORST: Claim = Claim {
         formula: "n(n+1)/2 + n",
         printed: Case::ring_worst,
         described: Some(Subject {
-            algorithm: Algorithm::Ring,
+            algorithm: OlderAlgorithm::Ring,
             starters: Starters::All,
             holds: |it| Some(it.ring_worst()),
             ..TEXTBOOK
@@ -75,7 +75,7 @@ const TEN: Parameters = Parameters::new(10, 3);
 
 /// The textbook's algorithm, which the best running member begins.
 const TEXTBOOK: Subject = Subject {
-    algorithm: Algorithm::Textbook,
+    algorithm: OlderAlgorithm::Textbook,
     has_list: false,
     starters: Starters::Best,
     sending: Transmission::AtOnce,
@@ -84,7 +84,7 @@ const TEXTBOOK: Subject = Subject {
 };
 
 const FIGURE: Subject = Subject {
-    algorithm: Algorithm::Published,
+    algorithm: OlderAlgorithm::Published,
     has_list: true,
     ..TEXTBOOK
 };

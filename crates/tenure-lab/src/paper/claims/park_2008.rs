@@ -4,7 +4,7 @@ use super::super::claim::{Claim, ClaimRow, Paper, Quantity, Starters, Subject, T
 use super::super::formula::Case;
 use super::super::parameters::Parameters;
 use super::{FIGURE, RESPONSE, TEN, TEXTBOOK, sizes, with_lists};
-use crate::contestant::Algorithm;
+use crate::baseline::OlderAlgorithm;
 
 pub(super) const FORMULA_3_2: Claim = Claim {
     paper: &Paper::PARK_2008,
@@ -92,7 +92,7 @@ pub(super) const FORMULA_3_5: Claim = Claim {
         ClaimRow {
             name: "than-garcia-molina",
             about: "than Garcia-Molina's algorithm",
-            quantity: Quantity::GainOver(Algorithm::GarciaMolina),
+            quantity: Quantity::GainOver(OlderAlgorithm::GarciaMolina),
             figure: Some(Subject {
                 holds: |it| Some(it.calls() - it.figure_at_once()?),
                 reasons: Case::gain_reasons,
@@ -103,7 +103,7 @@ pub(super) const FORMULA_3_5: Claim = Claim {
         ClaimRow {
             name: "than-calls-at-once",
             about: "than Garcia-Molina's algorithm with all calls at once",
-            quantity: Quantity::GainOver(Algorithm::CallsAtOnce),
+            quantity: Quantity::GainOver(OlderAlgorithm::CallsAtOnce),
             figure: Some(Subject {
                 holds: |it| Some(it.calls_at_once() - it.figure_at_once()?),
                 reasons: Case::gain_over_calls_at_once_reasons,
@@ -126,7 +126,7 @@ const AT_ONCE: Subject = Subject {
 };
 
 const CALLS: Subject = Subject {
-    algorithm: Algorithm::GarciaMolina,
+    algorithm: OlderAlgorithm::GarciaMolina,
     ..TEXTBOOK
 };
 

@@ -1,4 +1,4 @@
-//! Tests of a candidate that needs both halves. `tenure-lab` simulates groups of such candidates.
+//! Tests of a candidate that needs both halves. `tenure-sim` simulates groups of such candidates.
 
 mod alone;
 

@@ -15,7 +15,7 @@ use tenure_lab::report;
 
 use super::report::{Page, made};
 use crate::exit;
-use crate::output::{self, or_dash};
+use crate::output;
 
 /// Compare elections in a network in which only neighbours talk, and some links are broken
 ///
@@ -287,9 +287,7 @@ impl Links {
             Some(json!({"node": id(node as u32), "next": id((*next)?)}))
         });
         let leaders = comparison.afleu.leaders.iter().map(|node| id(*node));
-        let fit = |count: fn(&LinkGrowth) -> u64| {
-            (!growth.is_empty()).then(|| rounded(links::fit_to_bound(growth, count)))
-        };
+        let fit = links::fit_to_bound(growth).map(|it| (!growth.is_empty()).then(|| rounded(it)));
         output::json(&json!({
             "graph": self.file.as_ref().map_or_else(|| self.graph.to_string(), |it| it.display().to_string()),
             "nodes": network.nodes(),
@@ -313,7 +311,7 @@ impl Links {
             },
             "aflea": {"attempts": comparison.aflea_attempts},
             "growth": growth,
-            "fit": {"afleu": fit(|row| row.afleu), "aflea": fit(|row| row.aflea), "flooding": fit(|row| row.flooding)},
+            "fit": {"afleu": fit[0], "aflea": fit[1], "flooding": fit[2]},
             "links": links.collect::<Vec<_>>(),
             "choose": comparison.advice(),
         }))
@@ -340,16 +338,7 @@ fn print_rows(network: &LinkNetwork, rows: &[LinkRow]) -> anyhow::Result<()> {
     ];
     let mut table = output::table(&columns);
     for row in rows {
-        let knowing = row.knowing.map(|it| format!("{it}/{}", network.nodes()));
-        table.add_row([
-            row.algorithm.to_owned(),
-            or_dash(row.messages),
-            or_dash(row.bits),
-            or_dash(row.rounds.map(|it| format!("{it:.1}"))),
-            or_dash(row.leaders),
-            or_dash(knowing),
-            if row.knows_the_end { "yes" } else { "no" }.into(),
-        ]);
+        table.add_row(row.cells(network.nodes()));
     }
     output::print_table(&table)
 }
@@ -373,12 +362,9 @@ fn print_growth(growth: &[LinkGrowth]) -> anyhow::Result<()> {
     }
     output::line("\nmessages over n, and in brackets their share of m + n log² n")?;
     output::print_table(&table)?;
-    let fit = |count: fn(&LinkGrowth) -> u64| links::fit_to_bound(growth, count);
+    let [afleu, aflea, flooding] = links::fit_to_bound(growth);
     output::line(format!(
-        "fitted: aFLEU {:.2}, aFLEA {:.2}, flooding {:.2} times m + n log² n",
-        fit(|row| row.afleu),
-        fit(|row| row.aflea),
-        fit(|row| row.flooding)
+        "fitted: aFLEU {afleu:.2}, aFLEA {aflea:.2}, flooding {flooding:.2} times m + n log² n"
     ))?;
     Ok(())
 }

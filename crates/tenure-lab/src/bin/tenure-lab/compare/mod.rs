@@ -21,9 +21,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use tenure_lab::contestant::Algorithm;
 use tenure_lab::measure::{self, Comparison, Measurement, NODES};
-use tenure_lab::scenario::{self, Scenario};
+use tenure_sim::contestant::Algorithm;
+use tenure_sim::scenario::{self, Scenario};
 
 use crate::output;
 use summary::Summary;
@@ -215,7 +215,7 @@ impl Compare {
 }
 
 fn list() -> anyhow::Result<()> {
-    let contestants = Algorithm::all().into_iter();
+    let contestants = tenure_lab::algorithms().into_iter();
     let contestants = contestants.map(|way| [way.name(), about(way)]);
     output::print_table_of_sentences(["CONTESTANT", "ALGORITHM"], contestants.collect())?;
     output::line("")?;
@@ -251,12 +251,6 @@ fn about(way: Algorithm) -> String {
             };
             format!("the lease of a store and {k} members, {rule}")
         }
-        Algorithm::Published => "Bully_FD as published".into(),
-        Algorithm::GarciaMolina => {
-            "the Bully algorithm of Garcia-Molina: one call after the other".into()
-        }
-        Algorithm::CallsAtOnce => "the same with all calls of a phase at once".into(),
-        Algorithm::Textbook => "the Bully algorithm of textbooks".into(),
-        Algorithm::Ring => "the ring of Chang and Roberts".into(),
+        Algorithm::Other(other) => other.about().into(),
     }
 }

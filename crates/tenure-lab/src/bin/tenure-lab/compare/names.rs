@@ -6,8 +6,9 @@ use std::ops::Range;
 
 use anyhow::anyhow;
 use tenure::config::Strategy;
-use tenure_lab::contestant::Contestant;
-use tenure_lab::scenario::Scenario;
+use tenure_lab::contestant_of_name;
+use tenure_sim::contestant::Contestant;
+use tenure_sim::scenario::Scenario;
 
 use crate::exit::{self, BAD_CONFIGURATION};
 
@@ -42,7 +43,7 @@ pub(super) fn check_once(
 
 pub(super) fn contestants(names: &[impl AsRef<str>]) -> anyhow::Result<Vec<Contestant>> {
     check_once("--contestant", names.iter().map(AsRef::<str>::as_ref))?;
-    let named = names.iter().map(|name| Contestant::of_name(name.as_ref()));
+    let named = names.iter().map(|name| contestant_of_name(name.as_ref()));
     named.collect::<Result<_, _>>().map_err(unknown)
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anyhow::anyhow;
 use clap::Args;
-use tenure_lab::paper::{Claim, ClaimRow, CounterExample, Paper, Parameters, Point, Value};
+use tenure_lab::paper::{Claim, ClaimRow, CounterExample, Paper, Parameters, Point, short};
 
 use crate::exit;
 use crate::output::{self, or_dash};
@@ -306,8 +306,8 @@ fn print_claim(claim: &Claim, points: &[Point]) -> io::Result<()> {
         while let Some(point) = points.next() {
             let values = [
                 short(point.printed),
-                or_dash(point.described.map(value)),
-                or_dash(point.figure.map(value)),
+                or_dash(point.described),
+                or_dash(point.figure),
             ];
             output::line(columns(&format!("      {}", point.parameters()), values))?;
             // Points with the same verdict share it.
@@ -326,18 +326,4 @@ fn columns(text: &str, [printed, described, figure]: [String; 3]) -> String {
     format!("{text:<TEXT$}{printed:>9}{described:>12}{figure:>9}")
         .trim_end()
         .to_owned()
-}
-
-fn value(of: Value) -> String {
-    of.number().map_or_else(|| "never".into(), short)
-}
-
-/// A number with two decimal places at most.
-fn short(number: f64) -> String {
-    let text = format!("{number:.2}");
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
 }

@@ -1,13 +1,14 @@
 //! Strategies under comparison from configuration files.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use tenure::Config;
 use tenure::config::{BesideStore, Strategy};
 use tenure_core::bully::{GroupGuarantee, GroupTimingsOptions};
-use tenure_lab::contestant::{Algorithm, Contestant, DetectorKind};
 use tenure_lab::measure::NODES;
+use tenure_sim::contestant::{Algorithm, Contestant, DetectorKind};
 
 use super::names;
 use super::summary::Summary;
@@ -80,5 +81,16 @@ pub(super) fn of_config(file: &Path, config: &Config) -> anyhow::Result<Contesta
         preempt: rules.preempt(),
         detection: detection.options(),
         ..Contestant::new(algorithm)
+    })
+}
+
+/// The longest time without a leader after a leader that could not release its lease.
+pub(super) fn worst_without_leader(config: &Config) -> anyhow::Result<Duration> {
+    let lease = config.timings().worst_without_leader();
+    Ok(match (config.election_plan()?, &config.strategy) {
+        (None, _) => lease,
+        // A leader needs both, and both expire at the same time.
+        (Some(plan), Strategy::Both(_)) => plan.bounds.without_leader.max(lease),
+        (Some(plan), _) => plan.bounds.without_leader,
     })
 }

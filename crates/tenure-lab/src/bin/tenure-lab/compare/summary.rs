@@ -8,8 +8,8 @@ use tenure::config::Strategy;
 use tenure_core::bully::{GroupGuarantee, GroupSettings};
 use tenure_lab::measure::Measurement;
 
+use super::settings::worst_without_leader;
 use crate::output;
-use crate::processes;
 
 /// The conclusions from a configuration file before any measurement.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Summary {
             name,
             guarantee,
             use_case,
-            bound: processes::worst_without_leader(config)?,
+            bound: worst_without_leader(config)?,
             members: rules.map(|rules| rules.members().len()),
         })
     }

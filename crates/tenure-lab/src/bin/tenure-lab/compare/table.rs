@@ -1,9 +1,11 @@
 //! The figures of a comparison as tables.
 
-use tenure_lab::measure::{ENOUGH_FOR_P99, Measurement};
-use tenure_lab::scenario::Scenario;
+use std::iter;
 
-use crate::output::{self, or_dash};
+use tenure_lab::measure::{Measurement, columns, is_on_terminal};
+use tenure_sim::scenario::Scenario;
+
+use crate::output;
 
 pub(super) const CSV_COLUMNS: &str = "\
 contestant,scenario,detection_time_s,promises_one_leader,seeds,never_led,first_leader_median_s,first_leader_p99_s,first_leader_max_s,\
@@ -15,71 +17,6 @@ bytes_at_rest,floods,without_leader_at_end,live,cpu_at_rest_percent";
 
 /// The most characters of a name in a narrow table.
 const LONGEST_NAME: usize = 26;
-
-/// The columns of a row: heading, whether it is in wide tables only, and text.
-fn cells(row: &Measurement) -> Vec<(&'static str, bool, String)> {
-    let led = |text: String| {
-        let led = row.never_led < row.seeds;
-        if led { text } else { "never".into() }
-    };
-    let gap = |secs: f64| led(row.gap_text(secs, ""));
-    let gaps = &row.without_leader;
-    let (per_election, at_rest) = (row.bytes_per_election, row.bytes_at_rest);
-    let mut cells = vec![
-        ("CONTESTANT", false, row.contestant.clone()),
-        ("DETECTION", false, or_dash(row.detection_time)),
-        ("FIRST LEADER", true, led(secs(row.first_leader.median))),
-        ("NO LEADER: MEDIAN", false, gap(gaps.median)),
-        ("P99", true, gap(gaps.p99)),
-        ("MAX", false, gap(gaps.max)),
-        ("OVERLAP: RUNS", true, row.runs_with_overlap.to_string()),
-        ("LONGEST OVERLAP", false, overlap(row)),
-        ("STALE WRITES", true, row.writes_refused.to_string()),
-        ("FLAPS", true, tenths(row.flaps)),
-        (
-            "ELECTION: MESSAGES",
-            true,
-            led(tenths(row.messages_per_election)),
-        ),
-        ("KB", true, led(tenths(per_election / 1_000.0))),
-        (
-            "SYNCS",
-            true,
-            led(or_dash(row.durable_writes_per_election.map(tenths))),
-        ),
-        (
-            "SYNCS/MIN",
-            true,
-            or_dash(row.durable_writes_per_minute.map(tenths)),
-        ),
-        (
-            "MESSAGES/MIN",
-            false,
-            format!("{:.0}", row.messages_at_rest),
-        ),
-        ("KB/MIN", true, tenths(at_rest / 1_000.0)),
-        ("FLOODS", true, row.floods.to_string()),
-        (
-            "NO LEADER AT END",
-            true,
-            row.without_leader_at_end.to_string(),
-        ),
-    ];
-    if row.seeds < ENOUGH_FOR_P99 {
-        cells.retain(|(heading, ..)| *heading != "P99");
-    }
-    if row.live {
-        let cpu = row.cpu_at_rest.map(|percent| format!("{percent:.1} %"));
-        cells.push(("CPU AT REST", true, or_dash(cpu)));
-    }
-    cells
-}
-
-/// The longest overlap, with a mark if the receiver refuses the writes of the earlier leader.
-fn overlap(row: &Measurement) -> String {
-    let is_refused = row.promises_one_leader && row.runs_with_overlap > 0;
-    secs(row.overlap.max) + if is_refused { "*" } else { "" }
-}
 
 /// Prints a table for each scenario, with the most useful columns, or all.
 pub(super) fn print(
@@ -93,18 +30,16 @@ pub(super) fn print(
         let Some(first) = rows.first() else {
             continue;
         };
-        let headings = visible(first, wide).map(|(heading, ..)| heading);
-        let mut table = output::table(&headings.collect::<Vec<_>>());
+        let mut columns = columns(&rows);
+        columns.retain(|(heading, ..)| is_on_terminal(heading, wide));
+        let headings = columns.iter().map(|(heading, ..)| *heading);
+        let mut table =
+            output::table(&iter::once("CONTESTANT").chain(headings).collect::<Vec<_>>());
+        let longest = if wide { usize::MAX } else { LONGEST_NAME };
         for row in &rows {
-            let cells = visible(row, wide).enumerate();
-            let most = |column| {
-                if wide || column > 0 {
-                    usize::MAX
-                } else {
-                    LONGEST_NAME
-                }
-            };
-            table.add_row(cells.map(|(column, (.., text))| output::shortened(&text, most(column))));
+            let name = output::shortened(&row.contestant, longest);
+            let cells = columns.iter().map(|(.., text)| text(row));
+            table.add_row(iter::once(name).chain(cells));
         }
         let mark = if first.live { " (live)" } else { "" };
         let title = format!("{}{mark}: {}", scenario.name, scenario.about);
@@ -113,11 +48,6 @@ pub(super) fn print(
         output::line("")?;
     }
     Ok(())
-}
-
-fn visible(row: &Measurement, wide: bool) -> impl Iterator<Item = (&'static str, bool, String)> {
-    let cells = cells(row).into_iter();
-    cells.filter(move |(_, is_wide, _)| wide || !is_wide)
 }
 
 /// The meaning of the columns, in one line.
@@ -141,12 +71,4 @@ pub(super) const fn legend(wide: bool) -> &'static str {
          columns. \"flood 5/20\": 5 of 20 runs were ended because messages only caused more messages. Such a \
          run ranks after all others, and its other figures count until then."
     }
-}
-
-fn secs(secs: f64) -> String {
-    format!("{secs:.2}")
-}
-
-fn tenths(number: f64) -> String {
-    format!("{number:.1}")
 }

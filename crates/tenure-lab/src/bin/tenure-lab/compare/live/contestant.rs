@@ -10,14 +10,15 @@ use tenure::__cli::{Scope, Settings};
 use tenure::Config;
 use tenure::config::{Peer, Strategy};
 use tenure_core::bully::GroupGuarantee;
-use tenure_lab::contestant::{Algorithm, Contestant, DetectorKind};
+use tenure_lab::contestant_of_name;
+use tenure_sim::contestant::{Algorithm, Contestant, DetectorKind};
 use toml::{Table, Value};
 
 use super::super::names;
-use super::super::settings::of_config;
+use super::super::settings::{of_config, worst_without_leader};
 use super::super::summary::Summary;
+use super::network::{Network, STORE};
 use crate::exit::{self, BAD_CONFIGURATION};
-use crate::processes::{self, Network, STORE};
 
 /// The default strategies.
 const DEFAULT: &[&str] = &["lease", "bully", "bully-no-quorum"];
@@ -68,7 +69,7 @@ pub(in super::super) fn contestants(
 }
 
 fn of_name(name: &str) -> anyhow::Result<LiveContestant> {
-    let simulated = Contestant::of_name(name).map_err(names::unknown)?;
+    let simulated = contestant_of_name(name).map_err(names::unknown)?;
     let named = name.contains('@').then(|| simulated.term.lease_duration());
     let mut settings = Table::new();
     settings.insert("lease_duration".into(), millis(named.unwrap_or(LEASE)));
@@ -210,7 +211,7 @@ impl LiveContestant {
         let config = Config::load(&file)?;
         contestant.simulated = of_config(&file, &config)?;
         contestant.lease_duration = config.timings().lease_duration();
-        contestant.worst_without_leader = processes::worst_without_leader(&config)?;
+        contestant.worst_without_leader = worst_without_leader(&config)?;
         Ok((contestant, config))
     }
 

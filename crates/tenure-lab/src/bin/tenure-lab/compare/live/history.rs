@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::NodeId;
 use tenure_lab::measure::{self, Figures};
-use tenure_lab::sim::{HistoryEvent, HistoryEventKind, Time};
+use tenure_sim::sim::{HistoryEvent, HistoryEventKind, Time};
 
 use super::receiver::Write;
 

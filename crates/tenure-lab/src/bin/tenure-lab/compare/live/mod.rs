@@ -7,23 +7,26 @@
 mod runner;
 
 mod contestant;
+mod network;
 mod processes;
 mod script;
 
 mod receiver;
 mod worker;
 
-mod cpu_time;
+mod descendants;
 mod history;
+mod interrupt;
 mod traffic_log;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
 use tenure_lab::measure::{Measurement, RunResult};
 use tenure_lab::report::{Report, Setting, Timeline};
-use tenure_lab::scenario::{self, Scenario};
+use tenure_sim::scenario::{self, Scenario};
 
 use super::names;
 use super::report::Page;
@@ -31,8 +34,9 @@ use super::summary::Summary;
 use super::table;
 use crate::exit;
 use crate::output;
-use crate::processes::{Interrupt, adopt_orphans};
 use contestant::LiveContestant;
+use descendants::adopt_orphans;
+use interrupt::Interrupt;
 use runner::{LiveRun, LiveRunner};
 
 pub(super) use contestant::contestants;
@@ -47,6 +51,12 @@ const DEFAULT: &[&str] = &[
     "restart-loop",
     "cut-leader",
 ];
+
+/// A monotonic clock that all processes of this machine share.
+fn now() -> Duration {
+    // The system has this clock, or no program would run.
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::MAX, Duration::from)
+}
 
 /// Strategies and scenarios to run with real processes.
 #[derive(Debug)]

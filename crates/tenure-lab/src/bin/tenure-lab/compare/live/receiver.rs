@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::processes::now;
+use super::now;
 
 /// One write of a leader. Times are of the clock that all processes of this machine share.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,19 +5,19 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::bail;
-use tenure_lab::fault::{Fault, Target};
 use tenure_lab::measure::RunResult;
 use tenure_lab::report::Timeline;
-use tenure_lab::scenario::Scenario;
-use tenure_lab::sim::{Time, Traffic};
+use tenure_sim::scenario::Scenario;
+use tenure_sim::sim::{Fault, Target, Time, Traffic};
 
 use super::contestant::LiveContestant;
-use super::cpu_time::cpu_time;
+use super::descendants::cpu_time;
 use super::history::{MAX_PAUSE, RunTimes, figures, history};
+use super::interrupt::Interrupt;
+use super::network::STORE;
 use super::processes::LiveProcesses;
-use super::script;
 use super::traffic_log::TrafficLog;
-use crate::processes::{Interrupt, STORE, now};
+use super::{now, script};
 
 /// The time that processes may need to start on a busy machine, in addition to an election.
 const START: Duration = Duration::from_secs(20);
@@ -76,7 +76,7 @@ impl<'a> LiveRunner<'a> {
     /// and are added to `ended`.
     pub(super) fn new(
         contestant: &'a LiveContestant,
-        (tenure, candidates): (&Path, u32),
+        (tenure, candidates): (&'a Path, u32),
         interrupt: &'a Interrupt,
         ended: &'a mut usize,
     ) -> anyhow::Result<Self> {
@@ -143,7 +143,7 @@ impl<'a> LiveRunner<'a> {
     }
 
     fn record_traffic(&mut self, at: Duration) -> Traffic {
-        let total = self.processes.set.network.traffic();
+        let total = self.processes.network.traffic();
         self.traffic.record(at, total);
         total
     }
@@ -161,7 +161,7 @@ impl<'a> LiveRunner<'a> {
             };
             self.processes.stop(leader)?;
             let deadline = now() + START;
-            while self.processes.set.is_running(leader)? && now() < deadline {
+            while self.processes.is_running(leader)? && now() < deadline {
                 self.poll()?;
             }
             self.wait(MAX_PAUSE)?;
@@ -172,9 +172,9 @@ impl<'a> LiveRunner<'a> {
 
     fn measure_at_rest(&mut self) -> anyhow::Result<AtRest> {
         self.wait(SETTLE)?;
-        let (cpu, traffic, since) = (cpu_time(), self.processes.set.network.traffic(), now());
+        let (cpu, traffic, since) = (cpu_time(), self.processes.network.traffic(), now());
         self.wait(REST)?;
-        let (later, traffic_later) = (cpu_time(), self.processes.set.network.traffic());
+        let (later, traffic_later) = (cpu_time(), self.processes.network.traffic());
         let secs = (now() - since).as_secs_f64();
         let used = cpu.zip(later);
         let used = used.and_then(|(earlier, later)| later.checked_sub(earlier));
@@ -263,7 +263,7 @@ impl<'a> LiveRunner<'a> {
             Fault::Crash(who, back_after) | Fault::PowerCut(who, back_after) => {
                 if let Some(number) = self.number_of(who)? {
                     if is_power_cut {
-                        self.processes.set.network.cut_off(&[number]);
+                        self.processes.network.cut_off(&[number]);
                     }
                     self.processes.kill(number);
                     return Ok(back_after.map(|after| (after, Step::Start(number))));
@@ -286,15 +286,15 @@ impl<'a> LiveRunner<'a> {
                 for who in side {
                     numbers.extend(self.number_of(who)?);
                 }
-                self.processes.set.network.cut_off(&numbers);
+                self.processes.network.cut_off(&numbers);
             }
             Fault::CutOneWay(from, to) => {
                 if let (Some(from), Some(to)) = (self.number_of(from)?, self.number_of(to)?) {
-                    self.processes.set.network.cut_one_way(from, to);
+                    self.processes.network.cut_one_way(from, to);
                 }
             }
-            Fault::Links(link) => self.processes.set.network.slow(link),
-            Fault::Heal => self.processes.set.network.heal(),
+            Fault::Links(link) => self.processes.network.slow(link),
+            Fault::Heal => self.processes.network.heal(),
             other => bail!("no real process can have this fault: {other}"),
         }
         Ok(None)

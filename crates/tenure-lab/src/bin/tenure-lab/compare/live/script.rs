@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_lab::fault::{Fault, Target};
-use tenure_lab::scenario::Scenario;
-use tenure_lab::sim::{Latency, Link};
+use tenure_sim::scenario::Scenario;
+use tenure_sim::sim::{Fault, Latency, Link, Target};
 
 /// The lease duration that the times of scenarios assume: the library's default.
 const NOMINAL_LEASE: Duration = Duration::from_secs(15);
@@ -77,7 +76,7 @@ pub(super) fn least_candidates(scenario: &Scenario) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use tenure_lab::scenario;
+    use tenure_sim::scenario;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_lab::sim::Traffic;
+use tenure_sim::sim::Traffic;
 
 /// Readings of the counters. The runner reads them when leadership begins or ends, and before each
 /// fault, so there is a reading near the start and the end of every election.

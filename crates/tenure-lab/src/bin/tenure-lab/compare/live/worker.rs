@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 
-use crate::processes::now;
+use super::now;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareWorker {

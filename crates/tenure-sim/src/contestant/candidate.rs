@@ -1,0 +1,283 @@
+//! A candidate: one of the library's machines with a minimal driver.
+
+use std::time::Duration;
+
+use tenure_core::election::joint::JointEffect;
+use tenure_core::election::{CampaignFailure, EndReason, Output, Standing, TaskEnd, TermEvent};
+use tenure_core::lease::candidate::{Answer, LeaseEffect};
+use tenure_core::{Instant, NodeId, bully};
+
+use super::Payload;
+use super::machine::Machine;
+use super::peer_link::PeerLink;
+use super::store_client::{InFlight, StoreClient, node_of};
+use crate::mutation::Mutation;
+use crate::sim::{
+    Context, HistoryEventKind, LeadershipClaim, Process, ProcessEffect, ProcessInput,
+};
+
+#[derive(Debug)]
+pub(super) struct Candidate {
+    me: NodeId,
+    machine: Machine,
+    store: Option<StoreClient>,
+    peers: Option<PeerLink>,
+    mutation: Option<Mutation>,
+    /// With [`Mutation::DeadlineFromReply`]: the time by which the machine's clock is behind. The
+    /// clock stops while a request that succeeds is under way, so that every duration counts from
+    /// the answer.
+    behind: Duration,
+    /// Whether the candidate competes again after a term.
+    stays: bool,
+    left: bool,
+}
+
+impl Candidate {
+    pub(super) fn start(
+        me: NodeId,
+        machine: Machine,
+        store: Option<StoreClient>,
+        peers: Option<PeerLink>,
+        mutation: Option<Mutation>,
+        context: &mut Context<'_>,
+    ) -> Self {
+        let mut candidate = Self {
+            me,
+            machine,
+            store,
+            peers,
+            mutation,
+            behind: Duration::ZERO,
+            stays: true,
+            left: false,
+        };
+        if candidate.peers.is_none() {
+            candidate.run(context);
+            return candidate;
+        }
+        if let Machine::Joint(_) | Machine::Fallback(_) = candidate.machine {
+            // The machine passes on the outputs of its halves only after an input.
+            let now = candidate.now(context);
+            candidate.machine.handle_timeout(now, context.rng);
+        }
+        if let Some(output) = candidate.machine.poll_output() {
+            candidate.execute(context, output);
+        }
+        if candidate.has(Mutation::SayBeforeDisk) {
+            candidate.begin(context);
+        }
+        candidate
+    }
+
+    /// Begins after the write of the incarnation.
+    fn begin(&mut self, context: &mut Context<'_>) {
+        if let Some(peers) = &mut self.peers {
+            peers.begun = true;
+        }
+        self.run(context);
+    }
+
+    fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    /// Returns the machine's time.
+    fn now(&self, context: &Context<'_>) -> Instant {
+        context.now.earlier_by(self.behind)
+    }
+
+    fn handle_answer(&mut self, context: &mut Context<'_>, answered: Option<(InFlight, Answer)>) {
+        let Some((request, answer)) = answered else {
+            return;
+        };
+        if self.has(Mutation::DeadlineFromReply) && matches!(answer, Answer::Held(_)) {
+            self.behind += context.now.since(request.sent);
+        }
+        let now = self.now(context);
+        self.machine
+            .handle_answer(now, request.attempt, answer, context.rng);
+    }
+
+    fn handle_persisted(&mut self, context: &mut Context<'_>) {
+        let now = self.now(context);
+        self.machine
+            .handle_peers(now, bully::PeerInput::Persisted, context.rng);
+    }
+
+    /// Executes all outputs, and campaigns again when a campaign or a term has ended.
+    fn run(&mut self, context: &mut Context<'_>) {
+        loop {
+            while let Some(output) = self.machine.poll_output() {
+                self.execute(context, output);
+            }
+            if let Some(peers) = &mut self.peers
+                && peers.poll_detector(context, &mut self.machine)
+            {
+                continue;
+            }
+            let now = self.now(context);
+            if self.machine.standing(now) != Standing::Idle || self.left {
+                return;
+            }
+            if !self.stays {
+                self.left = true;
+                context.emit(ProcessEffect::Exit);
+                return;
+            }
+            self.machine.campaign(now, context.rng);
+        }
+    }
+
+    fn execute(&mut self, context: &mut Context<'_>, output: Output<JointEffect>) {
+        match output {
+            Output::Effect(JointEffect::Store(LeaseEffect::Send {
+                attempt,
+                request,
+                timeout,
+            })) => {
+                if let Some(store) = &mut self.store {
+                    store.send(context, attempt, request, timeout);
+                }
+            }
+            Output::Effect(JointEffect::Store(LeaseEffect::Retrying(..))) => {}
+            Output::Effect(JointEffect::Peers(effect)) => {
+                if let Some(peers) = &mut self.peers {
+                    peers.execute(context, &mut self.machine, &effect);
+                }
+            }
+            Output::Term(event) => self.handle_event(context, event),
+        }
+    }
+
+    fn handle_event(&mut self, context: &mut Context<'_>, event: TermEvent) {
+        match event {
+            TermEvent::Began(epoch) => {
+                context.emit(ProcessEffect::SeesLeader(Some(self.me)));
+                context.emit(ProcessEffect::StartTask(Some(epoch)));
+            }
+            TermEvent::Cancel(reason) => {
+                context.emit(ProcessEffect::CancelTask(reason));
+                let voluntary = matches!(reason, EndReason::Resigned | EndReason::ShutDown);
+                if voluntary && self.has(Mutation::ReleaseBeforeTaskEnd) {
+                    let now = self.now(context);
+                    self.machine.task_ended(now, TaskEnd::Returned, context.rng);
+                }
+            }
+            TermEvent::Abort => context.emit(ProcessEffect::AbortTask),
+            TermEvent::Ended(_, reason) => {
+                context.record(HistoryEventKind::TermEnded(reason));
+                if self.peers.is_none() {
+                    context.emit(ProcessEffect::SeesLeader(None));
+                }
+            }
+            TermEvent::Failed(
+                CampaignFailure::Refused(why)
+                | CampaignFailure::Denied(why)
+                | CampaignFailure::Barred(why),
+            ) => {
+                context.record(HistoryEventKind::Failed(why));
+                self.stays = false;
+            }
+            TermEvent::LeaderSeen(leader) => {
+                let leader = leader.and_then(|(leader, _)| node_of(&leader));
+                context.emit(ProcessEffect::SeesLeader(leader));
+            }
+            TermEvent::AtRisk(_)
+            | TermEvent::Lingering
+            | TermEvent::Overrun
+            | TermEvent::Withdrawn => {}
+        }
+    }
+}
+
+impl Process for Candidate {
+    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
+        if self.peers.as_ref().is_some_and(|peers| !peers.begun) {
+            match input {
+                ProcessInput::Written => {
+                    self.handle_persisted(context);
+                    self.begin(context);
+                }
+                ProcessInput::Leave => self.stays = false,
+                _ => {}
+            }
+            return;
+        }
+        let is_wake = matches!(input, ProcessInput::Wake);
+        let now = self.now(context);
+        match input {
+            ProcessInput::Message { from, payload, age } => match payload.downcast_ref() {
+                Some(Payload::StoreReply { id, answer }) => {
+                    let store = self.store.as_mut();
+                    let answered = store.and_then(|it| it.handle_answer(*id, answer.clone()));
+                    self.handle_answer(context, answered);
+                }
+                Some(Payload::NotActive { id }) => {
+                    let store = self.store.as_mut();
+                    let failed = store.and_then(|it| it.handle_not_active(context, (from, *id)));
+                    self.handle_answer(context, failed);
+                }
+                _ => {
+                    if let Some(peers) = &mut self.peers {
+                        peers.handle_message(context, &mut self.machine, (from, &*payload, age));
+                    }
+                }
+            },
+            ProcessInput::Refused(node) => match (&mut self.store, &mut self.peers) {
+                (Some(store), _) if node == store.store() => {
+                    let failed = store.ask_next(context, "connection lost");
+                    self.handle_answer(context, failed);
+                }
+                (_, Some(peers)) => peers.handle_refused(context, node),
+                _ => {}
+            },
+            ProcessInput::Written => {
+                if !self.has(Mutation::SayBeforeDisk) {
+                    self.handle_persisted(context);
+                }
+            }
+            ProcessInput::TaskEnded(end) => self.machine.task_ended(now, end, context.rng),
+            ProcessInput::Resign(reason) => self.machine.resign(now, reason, context.rng),
+            ProcessInput::Leave => {
+                self.stays = false;
+                self.machine.resign(now, EndReason::ShutDown, context.rng);
+            }
+            ProcessInput::Wake | ProcessInput::Break(_) => {}
+        }
+        if let Some(store) = &mut self.store {
+            let failed = store.handle_timeout(context);
+            self.handle_answer(context, failed);
+        }
+        if is_wake && let Some(peers) = &mut self.peers {
+            peers.handle_timeout(context);
+        }
+        if is_wake || self.peers.is_none() {
+            let now = self.now(context);
+            self.machine.handle_timeout(now, context.rng);
+        }
+        if let Some(peers) = &mut self.peers {
+            peers.report_late(context, &mut self.machine);
+        }
+        self.run(context);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if self.peers.as_ref().is_some_and(|peers| !peers.begun) {
+            return None;
+        }
+        let machine = self.machine.poll_timeout().map(|due| due + self.behind);
+        let store = self.store.as_ref().and_then(StoreClient::poll_timeout);
+        let peers = self.peers.as_ref().and_then(PeerLink::poll_timeout);
+        [machine, store, peers].into_iter().flatten().min()
+    }
+
+    fn claim(&self, now: Instant) -> Option<LeadershipClaim> {
+        match self.machine.standing(now.earlier_by(self.behind)) {
+            Standing::Leading { epoch, until } => Some(LeadershipClaim {
+                epoch: Some(epoch),
+                until: Some(until + self.behind),
+            }),
+            _ => None,
+        }
+    }
+}
