@@ -310,20 +310,30 @@ fn run_without_rights_exits_with_77_and_its_lines_name_the_api_server_and_each_r
     let bench = Bench::new();
     bench.api.set_tokens(&[("pod", "pod")]);
     let is_write = |asked: &Asked| asked.method != "GET" && !asked.is_review();
-    bench
-        .api
-        .set_rule(move |asked: &Asked| match is_write(asked) {
-            true => REFUSALS[0],
-            false => Fate::Passes,
-        });
-    let mut run = bench.run("pod", DURATION);
-    wait_for("refused writes", || {
-        let writes = bench.api.asked().into_iter().filter(is_write).count();
-        (writes > 4).then_some(())
-    });
-    let quota = "exceeded quota";
-    assert_eq!(run.stderr().matches(quota).count(), 1, "{}", run.stderr());
-    assert!(!run.stderr().contains("a Role must"), "{}", run.stderr());
+    let writes = || bench.api.asked().into_iter().filter(is_write).count();
+    let mut run = None;
+    for refusal in REFUSALS {
+        let Fate::Says(status, reason, message) = refusal else {
+            unreachable!("each is an error of the API")
+        };
+        bench
+            .api
+            .set_rule(move |asked: &Asked| match is_write(asked) {
+                true => refusal,
+                false => Fate::Passes,
+            });
+        let before = writes();
+        let run = run.get_or_insert_with(|| bench.run("pod", DURATION));
+        // The log escapes quotation marks.
+        let message = message.replace('"', "\\\"");
+        let said = format!("was refused with {status} {reason}: {message}");
+        wait_for("a reason", || run.stderr().contains(&said).then_some(()));
+        wait_for("refused writes", || (writes() > before + 2).then_some(()));
+        let stderr = run.stderr();
+        assert_eq!(stderr.matches(&said).count(), 1, "{stderr}");
+        assert!(!stderr.contains("a Role must"), "{stderr}");
+    }
+    let mut run = run.expect("a process");
     bench.api.set_rights("pod", false);
     assert_eq!(run.wait().code(), Some(77), "{}", run.stderr());
     let stderr = run.stderr();

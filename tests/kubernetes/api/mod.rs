@@ -62,7 +62,7 @@ pub(crate) enum Fate {
 }
 
 /// Refusals that look like a missing right, or like a wrong request, and are neither.
-pub(crate) const REFUSALS: [Fate; 6] = [
+pub(crate) const REFUSALS: [Fate; 9] = [
     Fate::Says(
         403,
         "Forbidden",
@@ -88,17 +88,19 @@ pub(crate) const REFUSALS: [Fate; 6] = [
         "leases.coordination.k8s.io \"tests.job\" is forbidden: ValidatingAdmissionPolicy 'no' with \
          binding 'no' denied request: failed expression: request.namespace != 'apps'",
     ),
+    Fate::Says(400, "BadRequest", WEBHOOK),
+    Fate::Says(413, "RequestEntityTooLarge", WEBHOOK),
+    Fate::Says(409, "Conflict", WEBHOOK),
+    Fate::Says(404, "NotFound", WEBHOOK),
     Fate::Says(
-        400,
-        "BadRequest",
-        "admission webhook \"no.example.org\" denied the request: not now",
-    ),
-    Fate::Says(
-        413,
-        "RequestEntityTooLarge",
-        "admission webhook \"no.example.org\" denied the request: not now",
+        401,
+        "Unauthorized",
+        "leases.coordination.k8s.io \"tests.job\" is forbidden: ValidatingAdmissionPolicy 'no' with \
+         binding 'no' denied request: failed expression: request.namespace != 'apps'",
     ),
 ];
+
+const WEBHOOK: &str = "admission webhook \"no.example.org\" denied the request: not now";
 
 type Rule = Box<dyn FnMut(&Asked) -> Fate + Send>;
 

@@ -84,9 +84,21 @@ pub(super) struct ApiRefusal {
 }
 
 impl ApiRefusal {
-    /// Returns whether the API server does not know the token.
+    /// Returns whether the API server does not know the token. Policies and webhooks may refuse a
+    /// write with 401, but no read, and each acquire begins with a read.
     pub(super) fn is_of_token(&self) -> bool {
-        self.status == StatusCode::UNAUTHORIZED
+        self.status == StatusCode::UNAUTHORIZED && self.method == Method::GET
+    }
+
+    /// Returns whether the token or a missing right is the likely reason.
+    pub(super) fn is_of_credential(&self) -> bool {
+        self.status == StatusCode::UNAUTHORIZED || self.is_of_rights()
+    }
+
+    /// Returns whether a webhook has refused a write. It chooses the status, and may choose that of a
+    /// conflict or of a missing object.
+    fn is_of_webhook(&self) -> bool {
+        self.message.starts_with("admission webhook ")
     }
 
     /// Returns whether the refusal has the status of a missing right. Quotas, policies, webhooks and
@@ -96,7 +108,7 @@ impl ApiRefusal {
     }
 
     /// Returns whether a right is missing: `... cannot update resource "leases" in API group ...`.
-    pub(super) fn is_of_rights(&self) -> bool {
+    fn is_of_rights(&self) -> bool {
         let message = self.message.to_ascii_lowercase();
         let after = message.split_once(" cannot ").map(|(_, after)| after);
         self.is_forbidden() && after.is_some_and(|it| it.split(' ').nth(1) == Some("resource"))
@@ -116,10 +128,10 @@ impl ApiRefusal {
     }
 
     fn hint(&self) -> &'static str {
-        match self.status {
-            _ if self.is_of_rights() => ROLE,
-            StatusCode::UNAUTHORIZED => "; is the token of this cluster, and has it expired?",
-            _ => "",
+        match self.is_of_rights() {
+            true => ROLE,
+            false if self.is_of_token() => "; is the token of this cluster, and has it expired?",
+            false => "",
         }
     }
 }
@@ -250,7 +262,9 @@ impl ApiClient {
         let sent = self.send(method, url, Some(object.body()), until).await;
         match sent.and_then(|read| self.lease_of(read)) {
             Ok(written) => Ok(Written::Done(written.object)),
-            Err((ApiError::Refused(refusal), _)) if refusal.status == StatusCode::CONFLICT => {
+            Err((ApiError::Refused(refusal), _))
+                if refusal.status == StatusCode::CONFLICT && !refusal.is_of_webhook() =>
+            {
                 Ok(Written::Conflict)
             }
             Err((ApiError::Refused(refusal), _)) if self.is_missing(&refusal) => {
@@ -277,6 +291,7 @@ impl ApiClient {
     /// Returns whether the object itself is missing, and not the namespace or the API group.
     fn is_missing(&self, refusal: &ApiRefusal) -> bool {
         refusal.status == StatusCode::NOT_FOUND
+            && !refusal.is_of_webhook()
             && refusal.reason == "NotFound"
             && refusal.about == self.lease.name()
     }

@@ -112,7 +112,7 @@ impl LeaseBackend for KubernetesBackend {
     fn missing_right(&self) -> BackendFuture<'_, Option<String>> {
         Box::pin(async move {
             let (client, until) = (&self.election.client, Instant::now() + REQUEST_TIMEOUT);
-            // Without the right to read it, the object may exist.
+            // An object that can't be read may not exist, so this asks for the right to create it, too.
             let read = client.read(until).await;
             let exists = read.is_ok_and(|read| read.object.is_some());
             Ok(client.missing_right(exists, until).await?)
@@ -171,7 +171,7 @@ fn reply_to(error: &ApiError, is_release: bool) -> BackendReply {
         ApiError::Refused(refusal) if refusal.is_of_token() => {
             (Answer::Denied(why), RequestOutcome::Unauthorized)
         }
-        ApiError::Refused(refusal) if refusal.is_of_rights() => {
+        ApiError::Refused(refusal) if refusal.is_of_credential() => {
             (Answer::Unknown(why), RequestOutcome::Unauthorized)
         }
         // A policy that refuses each release must not keep this candidate from the next campaign.
