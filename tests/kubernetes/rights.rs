@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure::backend::{BackendError, LeaseService};
 use tenure::config::{KubernetesLease, Strategy};
-use tenure::{Candidate, Config, Credentials, EndReason, LeadershipGuard, RunError};
+use tenure::{
+    Candidate, Config, Credentials, EndReason, LeadershipGuard, RunError, TimingsOptions,
+};
 use tenure_tests::process::{command, output, stderr, stdout};
 use tenure_tests::{Limit, wait_for, wait_until};
 use tokio::task::JoinHandle;
@@ -77,12 +79,12 @@ async fn start(api: &Api, folder: &TempDir, id: &str, token: &str) -> Candidate 
     Candidate::start(config).await.unwrap()
 }
 
-/// Waits for the end of a campaign that lacks a right, and returns the reason.
-async fn denied(candidate: &Candidate) -> String {
+/// Waits for the end of a campaign that is denied, after this time or later, and returns the reason.
+async fn denied(candidate: &Candidate, after: Duration) -> String {
     let begin = Instant::now();
     let error = tokio::time::timeout(ENDS, candidate.campaign()).await;
     let error = error.expect("the campaign ends").unwrap_err();
-    assert!(begin.elapsed() >= GRACE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() >= after, "{:?}", begin.elapsed());
     assert!(matches!(error, RunError::Denied(_)), "{error:?}");
     error.to_string()
 }
@@ -104,6 +106,7 @@ async fn missing_rights_end_a_campaign_with_the_reason_but_not_that_of_an_admitt
     let api = Api::start().await;
     let folder = tempfile::tempdir().unwrap();
     let leader = pod(&api, &folder).await;
+    let mut after = GRACE;
     for (missing, said) in [
         (
             "get",
@@ -116,7 +119,9 @@ async fn missing_rights_end_a_campaign_with_the_reason_but_not_that_of_an_admitt
         ("create", "create resource leases.coordination.k8s.io in"),
     ] {
         api.set_missing_rights("pod", &[missing]);
-        let text = denied(&leader).await;
+        // Later campaigns of a candidate that is always denied end at once.
+        let text = denied(&leader, after).await;
+        after = Duration::ZERO;
         let url = api.url();
         for part in [
             "user \"pod\" cannot",
@@ -148,7 +153,7 @@ async fn a_follower_that_lacks_a_right_ends_and_one_that_gets_it_in_time_does_no
     let leadership = other_leads(&api, &folder).await;
     let follower = pod(&api, &folder).await;
     api.set_missing_rights("pod", &["update"]);
-    let text = denied(&follower).await;
+    let text = denied(&follower, GRACE).await;
     assert!(text.contains("user \"pod\" cannot update"), "{text}");
     // The object exists, so nobody needs to create it.
     api.set_missing_rights("pod", &["create"]);
@@ -161,6 +166,29 @@ async fn a_follower_that_lacks_a_right_ends_and_one_that_gets_it_in_time_does_no
     let panicked = ended.unwrap_err().into_panic();
     let text = panicked.downcast_ref::<String>().unwrap();
     assert!(text.contains("Denied"), "{text}");
+}
+
+#[tokio::test]
+async fn a_candidate_with_a_short_lease_that_lacks_a_right_ends() {
+    let _limit = Limit::start();
+    let api = Api::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let _leadership = other_leads(&api, &folder).await;
+    let path = folder.path().join("pod");
+    fs::write(&path, "one").unwrap();
+    // Its campaign is in doubt after a second, and is released between its attempts.
+    let short = |timings: &mut TimingsOptions| {
+        timings.lease_duration = Some(Duration::from_secs(1));
+    };
+    let config = with_token(config("pod", &api), &api, &path);
+    let follower = Candidate::start(config.with_adjusted_timings(short).unwrap());
+    let follower = follower.await.unwrap();
+    for missing in ["update", "get"] {
+        api.set_missing_rights("pod", &[missing]);
+        let error = tokio::time::timeout(ENDS, follower.campaign()).await;
+        let error = error.expect("the campaign ends").unwrap_err();
+        assert!(matches!(error, RunError::Denied(_)), "{error:?}");
+    }
 }
 
 #[tokio::test]
@@ -206,7 +234,7 @@ async fn a_token_that_is_unknown_for_a_while_ends_a_candidate_that_has_never_wri
     next.abort();
     let _ = (&mut next).await;
     api.set_tokens(&[("other", "other")]);
-    let text = denied(&follower).await;
+    let text = denied(&follower, GRACE).await;
     assert!(
         text.contains("401 Unauthorized") && text.contains("token"),
         "{text}"

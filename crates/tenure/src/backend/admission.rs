@@ -17,19 +17,29 @@ const GRACE: Duration = Duration::from_secs(3);
 pub(super) struct Admission {
     /// From then on a missing right may be a temporary mistake of an operator.
     was_admitted: AtomicBool,
-    /// The first of the last answers in a row that all denied the candidate.
+    /// The first denial since the last answer that showed access.
     denied_since: Mutex<Option<Instant>>,
+}
+
+/// What an answer that is no denial tells about the rights of the candidate.
+pub(super) enum Access {
+    /// Nothing.
+    Unknown,
+    /// The service does not deny it at present.
+    Now,
+    /// The service has admitted it.
+    Admitted,
 }
 
 impl Admission {
     /// Lets [`Answer::Denied`] pass only if the service has never admitted this candidate, and has
     /// denied it for a while. Later the same answer may be temporary, so it must not end a campaign,
-    /// and never a term. `admits` tells which answers admit a candidate. `origin` is added to the
-    /// reason: the request and the origin of the credential.
+    /// and never a term. `access` judges all other answers. `origin` is added to the reason: the
+    /// request and the origin of the credential.
     pub(super) fn settle(
         &self,
         reply: BackendReply,
-        admits: impl FnOnce(&Answer) -> bool,
+        access: impl FnOnce(&Answer) -> Access,
         origin: impl FnOnce() -> String,
     ) -> BackendReply {
         let mut denied_since = self
@@ -42,15 +52,14 @@ impl Admission {
                 if is_early || self.was_admitted.load(Ordering::Relaxed) {
                     Answer::Unknown(why)
                 } else {
-                    // The next campaign tries for as long again.
-                    *denied_since = None;
                     Answer::Denied(format!("{why}; {}", origin()))
                 }
             }
             answer => {
-                *denied_since = None;
-                if admits(&answer) {
-                    self.was_admitted.store(true, Ordering::Relaxed);
+                match access(&answer) {
+                    Access::Unknown => {}
+                    Access::Now => *denied_since = None,
+                    Access::Admitted => self.was_admitted.store(true, Ordering::Relaxed),
                 }
                 answer
             }

@@ -14,7 +14,7 @@ use tenure_core::wire::{
 };
 use tenure_core::{CandidateId, ElectionName, Epoch};
 
-use super::admission::Admission;
+use super::admission::{Access, Admission};
 use super::{
     BackendError, BackendFuture, BackendReply, LeaseBackend, Renewal, RequestOutcome, SharedBackend,
 };
@@ -216,8 +216,11 @@ impl HttpStore {
     /// store has never accepted.
     fn settle(&self, reply: BackendReply) -> BackendReply {
         // Only a store that accepts the credential executes a request or tells the holder.
-        let admits = |answer: &Answer| !matches!(answer, Answer::Unknown(_) | Answer::Refused(_));
-        self.admission.settle(reply, admits, || {
+        let access = |answer: &Answer| match answer {
+            Answer::Unknown(_) | Answer::Refused(_) => Access::Unknown,
+            _ => Access::Admitted,
+        };
+        self.admission.settle(reply, access, || {
             let origin = self.store.credentials.origin();
             let refused = path(&self.election, "/acquire");
             format!("it refused POST {refused}; {origin}")

@@ -27,7 +27,7 @@ use tenure_core::lease::{LeaseId, Metadata};
 
 use self::client::{ApiClient, ApiError};
 use self::election::LeaseElection;
-use super::admission::Admission;
+use super::admission::{Access, Admission};
 use super::{
     AwaitedTerm, BackendError, BackendFuture, BackendReply, LeaseBackend, RequestOutcome,
     SharedBackend,
@@ -65,6 +65,7 @@ impl LeaseBackend for KubernetesBackend {
         Box::pin(async move {
             let until = Instant::now() + timeout;
             let is_release = matches!(request, Request::Release { .. } | Request::HandOver { .. });
+            let is_acquire = matches!(request, Request::Acquire { .. });
             let sent = match request {
                 // The API server has no waiting queue: the candidate sends an acquire repeatedly.
                 Request::Acquire {
@@ -88,9 +89,15 @@ impl LeaseBackend for KubernetesBackend {
                 matches!(&sent, Err(ApiError::Refused(refusal)) if refusal.is_forbidden());
             let reply = sent.map_or_else(|error| reply_to(&error, is_release), BackendReply::from);
             let reply = self.review(reply, was_refused).await;
-            let admits = |answer: &Answer| matches!(answer, Answer::Held(_));
+            let has_answered = reply.outcome != RequestOutcome::NoAnswer;
+            let access = |answer: &Answer| match answer {
+                Answer::Held(_) => Access::Admitted,
+                // A release of a campaign needs no right to write.
+                _ if is_acquire && has_answered => Access::Now,
+                _ => Access::Unknown,
+            };
             let origin = || self.election.client.origin();
-            self.admission.settle(reply, admits, origin)
+            self.admission.settle(reply, access, origin)
         })
     }
 
