@@ -525,7 +525,7 @@ impl Group {
         });
         if has_ended {
             let stderr = process.stderr();
-            assert!(stderr.contains("exiting, so that the"), "{stderr}");
+            assert!(stderr.contains("so this process ends"), "{stderr}");
             self.start(member);
         }
     }
