@@ -113,9 +113,12 @@ pub(crate) fn build(
     #[cfg(feature = "tls")]
     let client = if uses_tls {
         let config = roots.tls_config(identity).map_err(|error| {
-            let remedy = match error.contains("No CA certificates") {
-                true => "; install them, or name the certificates of the server in ca_file",
-                false => "",
+            let remedy = if error.contains("No CA certificates") {
+                "; install them, or name the certificates of the server in ca_file"
+            } else if error.contains("SSL_CERT_FILE") {
+                "; mend them, or name the certificates of the server in ca_file"
+            } else {
+                ""
             };
             HttpClientError(format!("{error}{remedy}"))
         })?;

@@ -153,8 +153,10 @@ impl Trusted {
     /// Reads the certificates of the operating system. After the start a file that can't be used any
     /// more is an error: another program may be writing it.
     fn of_system(known: Option<&Self>) -> Result<Option<Self>, String> {
-        if let Some(files) = files_of_environment()? {
-            return Self::of_files(&files, known);
+        let wrong =
+            |why| format!("can't use the certificates of SSL_CERT_FILE and SSL_CERT_DIR: {why}");
+        if let Some(files) = files_of_environment().map_err(wrong)? {
+            return Self::of_files(&files, known).map_err(wrong);
         }
         let read = rustls_native_certs::load_native_certs();
         let faults: Arc<[String]> = read.errors.iter().map(ToString::to_string).collect();
