@@ -45,6 +45,7 @@ fn a_client_go_that_releases_too_late_empties_our_object_and_no_second_candidate
     assert!(!go.wait().success(), "its term was lost");
     // The leader writes the object back, and its term goes on.
     wait_for("our leader in the object", || {
+        bench.assert_one_of_ours_at_a_time();
         (versions.holder() == "first").then_some(())
     });
     bench.wait_for_renewal();

@@ -84,9 +84,7 @@ const BY_HAND: [ByHand; 9] = [
         it["spec"]["leaseDurationSeconds"] = 1.into();
     }),
     ("removes the spec", |it| it["spec"] = json!({})),
-    ("removes the mark", |it| {
-        it["metadata"]["annotations"]["tenure/term"] = Value::Null;
-    }),
+    ("removes the mark", |it| remove(it, "tenure/term")),
     ("garbles the mark", |it| {
         it["metadata"]["annotations"]["tenure/term"] = "rubbish".into();
     }),
@@ -95,12 +93,19 @@ const BY_HAND: [ByHand; 9] = [
     }),
     ("empties the holder and removes the mark", |it| {
         it["spec"]["holderIdentity"] = "".into();
-        it["metadata"]["annotations"]["tenure/term"] = Value::Null;
+        remove(it, "tenure/term");
     }),
     ("sets a label", |it| {
         it["metadata"]["labels"] = json!({ "team": "billing" });
     }),
 ];
+
+/// Removes an annotation. The server would keep one that is null as an empty text.
+fn remove(object: &mut Value, annotation: &str) {
+    if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+        annotations.remove(annotation);
+    }
+}
 
 /// The faults of a run.
 pub(crate) struct Faults {
@@ -176,10 +181,7 @@ impl Faults {
             }
             Undo::Server(of) => of.end(part),
             Undo::Epoch => {
-                let repair = |it: &mut Value| {
-                    it["metadata"]["annotations"]["tenure/epoch"] = Value::Null;
-                };
-                if !part.edit(repair) {
+                if !part.edit(|it| remove(it, "tenure/epoch")) {
                     fault.until = boot_time() + Duration::from_secs(1);
                     self.active.push((fault, undo));
                     return;

@@ -352,7 +352,14 @@ fn cause(record: &Record, overlap: &Overlap) -> Result<String, String> {
             format!("its hard stop, during {}", faults.join(", ")),
         )
     };
-    let (writer, holder) = (emptied.writer(), emptied.holder());
+    // Several programs can write in the second that the server notes, so the changes by hand tell more.
+    let by_hand = record.faults.iter().filter(|it| it.target == OBJECT);
+    let mut by_hand = by_hand.filter(|it| it.at.abs_diff(emptied.at) < BUSY);
+    let writer = match by_hand.next() {
+        Some(fault) => format!("{BY_HAND} ({})", fault.what),
+        None => emptied.writer().to_owned(),
+    };
+    let holder = emptied.holder();
     let cause = format!("{writer} wrote the holder {holder:?}; the limit is {limit:?}, {why}");
     if overlap.by() > limit {
         return Err(cause);
