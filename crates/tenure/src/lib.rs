@@ -187,7 +187,7 @@ pub mod __cli {
     pub use crate::config::load::{credentials_of, from_settings, roots_of, servers_of};
     pub use crate::config::permissions::{warn_of_folder, warn_of_secret};
     pub use crate::config::settings::{
-        EXAMPLE, Scope, Settings, is_secret, nearest, secret_variables, warn_of_unknown_variables,
+        EXAMPLE, Scope, Settings, is_secret, secret_variables, warn_of_unknown_variables,
     };
     pub use crate::link_free_path::link_free_path;
     pub use tenure_core::file_path::check as check_path;

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Deserialize;
-use tenure::__cli::{Settings, nearest};
+use tenure::__cli::Settings;
 use tenure::config::{ConfigError, Origin};
+use tenure_server::access::with_hint;
 use toml::Spanned;
 
 use super::flags::StoreArgs;
@@ -159,22 +160,6 @@ impl Context {
 /// Returns the line of this offset, counted from 1.
 fn line_at(line_ends: &[usize], offset: usize) -> usize {
     line_ends.partition_point(|&end| end < offset) + 1
-}
-
-/// Replaces serde's message about an unknown field, which lists the known ones, by one with the most
-/// similar of them.
-fn with_hint(message: &str) -> String {
-    let mut names = message.split('`').skip(1).step_by(2);
-    let unknown = message.starts_with("unknown field").then(|| names.next());
-    let Some(unknown) = unknown.flatten() else {
-        return message.into();
-    };
-    let known: Vec<&str> = names.collect();
-    let hint = match nearest(unknown, known.iter().copied()) {
-        Some(near) => format!("did you mean {near}?"),
-        None => format!("known are {}", known.join(", ")),
-    };
-    format!("unknown key {unknown}; {hint}")
 }
 
 /// Returns the path of this user's context file.

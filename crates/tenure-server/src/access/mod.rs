@@ -49,6 +49,7 @@ pub(crate) use self::caller::Caller;
 pub(crate) use self::certificates::{ClientAuthorities, PresentedCertificate};
 pub use self::file::{
     AccessError, AccessFile, ListedPrincipal, ListedSecret, MAX_SECRETS, check_principal_name,
+    with_hint,
 };
 pub use self::jwt::{Issuer, KUBERNETES, KeySource};
 pub use self::proxies::TrustedProxies;

@@ -163,7 +163,7 @@ impl AccessFile {
         };
         let content: Content = toml::from_str(text).map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start);
-            invalid(offset, error.message().to_owned())
+            invalid(offset, with_hint(error.message()))
         })?;
         let mut file = content
             .check()
@@ -237,6 +237,27 @@ pub fn check_principal_name(name: &str) -> Result<(), String> {
         return Err("a name has no colon; names with one are of [[match]] identities".into());
     }
     Ok(())
+}
+
+/// Replaces serde's message about an unknown field, which lists the known ones, by one with the most
+/// similar of them.
+#[doc(hidden)]
+#[must_use]
+pub fn with_hint(message: &str) -> String {
+    let mut names = message.split('`').skip(1).step_by(2);
+    let unknown = message.starts_with("unknown field").then(|| names.next());
+    let Some(unknown) = unknown.flatten() else {
+        return message.into();
+    };
+    let known: Vec<&str> = names.collect();
+    let distance = |name: &&&str| strsim::damerau_levenshtein(unknown, name);
+    let near = known.iter().min_by_key(distance);
+    let near = near.filter(|near| distance(near) <= near.len() / 3 + 1);
+    let hint = match near {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("known are {}", known.join(", ")),
+    };
+    format!("unknown key {unknown}; {hint}")
 }
 
 #[cfg(test)]

@@ -77,8 +77,11 @@ fn a_wrong_value_is_named_with_its_line_and_a_valid_one() {
     );
     assert_wrong(
         "version = 1\n\nprincipals = []",
-        "3: unknown field `principals`, expected one of `version`, `principal`, \
-         `kubernetes`, `certificates`, `issuer`, `match`, `deny`",
+        "3: unknown key principals; did you mean principal?",
+    );
+    assert_wrong(
+        "version = 1\n[[principal]]\nname = \"a\"\ngrant = []",
+        "4: unknown key grant; did you mean grants?",
     );
     let grant =
         |grant: &str| format!("version = 1\n[[principal]]\nname = \"a\"\ngrants = [{grant}]");

@@ -201,7 +201,7 @@ fn place(key: &str) -> String {
 
 /// Returns the most similar of these names, if one is similar. The case does not matter.
 #[must_use]
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_ascii_lowercase();
     let distance = |known: &str| strsim::damerau_levenshtein(&name, &known.to_ascii_lowercase());
     let with_distance = known.into_iter().map(|known| (distance(known), known));

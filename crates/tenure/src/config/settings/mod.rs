@@ -23,7 +23,7 @@ use setting::Setting;
 
 pub use error::{ConfigError, Origin};
 pub(crate) use file_key::FileKey;
-pub use keys::{EXAMPLE, Scope, is_secret, nearest, secret_variables};
+pub use keys::{EXAMPLE, Scope, is_secret, secret_variables};
 pub use unknown_variables::warn_of_unknown_variables;
 
 /// Settings by key, each with its origin. Read the sources in rising order of precedence, because
