@@ -248,6 +248,24 @@ async fn a_shutdown_waits_for_the_task_while_the_lease_is_renewed_and_a_second_s
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_that_does_not_stop_has_an_operator_s_period_to_end_before_its_process_ends() {
+    for part in ["closure", "hold"] {
+        let bench = Bench::new().await;
+        let mut command = bench.command(&[], part);
+        // The hard stop is 3 s after the last renewal, and the overrun 250 ms later.
+        let mut process = Process::spawn(command.env("TENURE_RENEW_DEADLINE", "2700ms"));
+        bench.leads().await;
+        let expiry = bench.world.earliest_expiry().await;
+        bench.world.break_lease(None).await;
+        let broken = Instant::now();
+        assert_eq!(process.wait().code(), Some(OVERRUN), "{}", process.stderr());
+        // The stop grace and the abort allowance take 550 ms.
+        assert!(broken.elapsed() > ms(2_000), "{:?}", broken.elapsed());
+        assert!(Instant::now() < expiry, "{:?} late", expiry.elapsed());
+    }
+}
+
 /// The launcher of a program as the first process of a PID namespace, for which the kernel ignores
 /// most signals that it sends to itself.
 fn as_first_process(test: &str) -> Option<Vec<&'static str>> {
