@@ -155,10 +155,11 @@ pub use tenure_core::{
     CandidateId, CandidateIdError, ElectionName, Epoch, Name, NameError, NodeId, UnixMillis,
 };
 
-/// Lease services: they grant the leases that candidates compete for.
-///
-/// [`LeaseService`] shows the lease of any service to tools.
 pub mod backend {
+    //! Lease services: they grant the leases that candidates compete for.
+    //!
+    //! [`LeaseService`] shows the lease of any service to tools.
+
     pub use crate::service::{AwaitedTerm, BackendError, LeaseService};
 }
 

@@ -84,7 +84,7 @@ impl Candidate {
     /// cool-down. Two runs of the task never overlap.
     ///
     /// This method returns only after `shutdown`. It reports each ended term, including a term
-    /// whose task failed, to the log and to [`Config::with_term_hook`].
+    /// whose task failed, to the log and to [`Config::with_term_hook`](crate::Config::with_term_hook).
     ///
     /// # What the abort reaches
     ///
@@ -392,15 +392,10 @@ impl LeadershipGuard {
     /// term ended, which may be a loss before this call. If this future is dropped, the term ends
     /// nevertheless.
     pub async fn resign(self) -> EndReason {
-        let Self {
-            leadership,
-            term,
-            competing,
-        } = self;
-        let mut ended = leadership.term.ended.subscribe();
-        drop(term);
+        let mut ended = self.leadership.term.ended.subscribe();
+        drop(self.term);
         let reason = until_ended(&mut ended).await;
-        drop(competing);
+        drop(self.competing);
         reason
     }
 }
