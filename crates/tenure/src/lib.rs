@@ -145,8 +145,6 @@ mod group_store;
 #[cfg(feature = "peers")]
 mod peer_member;
 #[cfg(feature = "peers")]
-mod peer_page;
-#[cfg(feature = "peers")]
 mod peer_transport;
 #[cfg(feature = "peers")]
 mod quorum;

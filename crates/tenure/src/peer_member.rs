@@ -15,7 +15,6 @@ use crate::config::{self, Bully, BullyError, Config, ElectionPlan, StateError};
 use crate::group_store::GroupStore;
 use crate::metrics::Recorder;
 use crate::observe::Source;
-use crate::peer_page;
 use crate::peer_transport::{
     Fingerprint, LeaderMetadata, ListenError, Mac, PeerServer, PeerTransport, Setup, StateFile,
 };
@@ -119,13 +118,13 @@ impl CandidateRuntime {
         }
         node.handle_message(started.at, PeerInput::Persisted, &mut OsRandom);
         let incarnation = Incarnation(record.incarnation);
-        let client = PeersClient::new(cluster.clone(), bully.peers.clone());
-        let client = client.map_err(ListenError::from)?;
         let disk = Arc::new(Mutex::new(file));
-        let store = config
-            .fallback
-            .as_ref()
-            .map(|_| GroupStore::new(me, &fingerprint, disk.clone(), client.clone()));
+        let mut store = None;
+        if config.fallback.is_some() {
+            let members = PeersClient::new(cluster.clone(), bully.peers.clone());
+            let members = members.map_err(ListenError::from)?;
+            store = Some(GroupStore::new(me, &fingerprint, disk.clone(), members));
+        }
         let setup = Setup {
             store,
             cluster: cluster.clone(),
@@ -138,7 +137,6 @@ impl CandidateRuntime {
             mac: Mac::new(bully.key.as_ref()).into(),
             listen: bully.listening_address(),
             hosts: bully.host_names(),
-            page: peer_page::router(client, cluster, me),
             clock: clock.clone(),
         };
         // The tasks of the peer server run on the thread of the candidates.
