@@ -73,13 +73,13 @@
 //!
 //! # Features
 //!
-//! All features but `metrics` are enabled by default. `default-features = false` provides only a candidate for
-//! leases over plain http, without the need for a C compiler.
+//! Without features there is a candidate for leases over plain http. `config-file` and `tower` are
+//! enabled by default.
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `config-file` | [`Config`] from TOML files and the environment |
-//! | `tls` | https, by rustls and aws-lc (which needs a C compiler) |
+//! | `tls` | https and client certificates, by rustls and aws-lc (which needs a C compiler) |
 //! | `peers` | the strategies `bully` and `both`; members listen by axum |
 //! | `azure` | the strategy `azure-blob` |
 //! | `kubernetes` | the strategy `kubernetes`, and `tls` |
