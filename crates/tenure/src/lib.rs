@@ -93,6 +93,8 @@
 //! suspended. Tests run on Linux. Other systems, such as Windows, are refused at compile time.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// The items of `__cli` have no other user.
+#![cfg_attr(not(feature = "config-file"), allow(dead_code, unreachable_pub))]
 
 #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 compile_error!(
