@@ -23,8 +23,8 @@ const KNOWN: &str = "host, hostaddr, port, dbname, user, password, sslmode, sslr
 const OWN: &str = "sslmode, sslrootcert, sslcert, sslkey, tcp_user_timeout, keepalives_count, \
     target_session_attrs, gssencmode, load_balance_hosts, passfile, service";
 
-/// A connection is given up after an attempt. These times only find a peer that is gone while the
-/// connection is idle. A later value of a key replaces an earlier one.
+/// Settings that a string may replace: the driver uses the last value of a key. A connection is given
+/// up after an attempt, so the times only find a peer that is gone while the connection is idle.
 const DEFAULTS: &[&str] = &[
     "application_name=tenure",
     "keepalives_idle=5",
