@@ -26,7 +26,7 @@ core *args:
 
 # test the library
 library *args:
-    cargo test -p tenure --locked {{ args }}
+    cargo test -p tenure --all-features --locked {{ args }}
 
 # test the store
 store *args:

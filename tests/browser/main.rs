@@ -13,7 +13,6 @@
 mod acting;
 mod driver;
 mod front;
-mod group;
 mod harness;
 mod hostile;
 mod live;

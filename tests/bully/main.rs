@@ -9,7 +9,6 @@ mod ends;
 mod freezes;
 mod kills;
 mod long_form;
-mod page;
 mod relays;
 mod requests;
 mod rolling;

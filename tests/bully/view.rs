@@ -61,6 +61,14 @@ fn peers_shows_all_views_and_its_exit_code_shows_whether_they_agree() {
     let table = stdout(&group.peers(&[]));
     assert_eq!(table.lines().count(), 4, "{table}");
     assert!(table.contains(&epoch.to_string()), "{table}");
+    for node in 1..=3 {
+        let address = format!("http://{}/", group.address(node));
+        let row = table.lines().find(|row| row.contains(&address));
+        assert!(
+            row.is_some_and(|row| row.contains(" answered, ")),
+            "{table}"
+        );
+    }
 
     // A member that is gone has a row with the reason; the others agree.
     let gone = if leader == 1 { 2 } else { 1 };

@@ -73,13 +73,13 @@
 //!
 //! # Features
 //!
-//! All features but `metrics` are enabled by default. `default-features = false` provides only a candidate for
-//! leases over plain http, without the need for a C compiler.
+//! Without features there is a candidate for leases over plain http. `config-file` and `tower` are
+//! enabled by default.
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `config-file` | [`Config`] from TOML files and the environment |
-//! | `tls` | https, by rustls and aws-lc (which needs a C compiler) |
+//! | `tls` | https and client certificates, by rustls and aws-lc (which needs a C compiler) |
 //! | `peers` | the strategies `bully` and `both`; members listen by axum |
 //! | `azure` | the strategy `azure-blob` |
 //! | `kubernetes` | the strategy `kubernetes`, and `tls` |
@@ -101,6 +101,8 @@
 //! suspended. Tests run on Linux. Other systems, such as Windows, are refused at compile time.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// The items of `__cli` have no other user.
+#![cfg_attr(not(feature = "config-file"), allow(dead_code, unreachable_pub))]
 
 #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 compile_error!(
@@ -118,8 +120,6 @@ pub mod peers;
 mod service;
 pub mod testing;
 
-#[cfg(feature = "peers")]
-mod peer_page;
 
 #[cfg(feature = "router")]
 pub use api::router;

@@ -7,7 +7,7 @@ use clap::Args;
 use comfy_table::Table;
 use tenure::__cli::{Scope, Settings};
 use tenure::config::ConfigError;
-use tenure::peers::{Asked, CarriedBy, ElectionId, GroupView, PeerView, PeersClient, agreement};
+use tenure::peers::{CarriedBy, Counters, ElectionId, GroupView, PeerView, PeersClient};
 
 use crate::exit::{self, UNREACHABLE};
 use crate::output::{self, or_dash};
@@ -43,16 +43,16 @@ impl Peers {
         );
         let client = PeersClient::new(cluster, peers)?;
         let asked = runtime::current_thread()?.block_on(client.ask_all());
-        let leader = agreement(&asked);
+        let group = GroupView::of(&asked);
         if self.json {
-            output::json(&GroupView::of(&asked))?;
+            output::json(&group)?;
         } else {
-            output::print_table(&table(&asked))?;
+            output::print_table(&table(&group))?;
         }
-        if leader.is_some() {
+        if group.leader.is_some() {
             return Ok(());
         }
-        if asked.iter().all(|asked| asked.view.is_err()) {
+        if group.members.iter().all(|member| member.view.is_none()) {
             return Err(exit::error(UNREACHABLE, anyhow!("no member answers")));
         }
         Err(anyhow!("the members that answer do not agree on a leader"))
@@ -71,9 +71,10 @@ impl Peers {
     }
 }
 
-fn table(asked: &[Asked]) -> Table {
+fn table(group: &GroupView) -> Table {
     let header = [
         "NODE",
+        "ADDRESS",
         "ROLE",
         "LEADER",
         "EPOCH",
@@ -83,27 +84,31 @@ fn table(asked: &[Asked]) -> Table {
         "START",
         "STRATEGY",
         "CARRIED BY",
+        "REQUESTS",
         "NOTE",
     ];
     let mut table = output::table(&header);
-    for Asked { peer, view, .. } in asked {
-        let cells = match view {
-            Ok(view) => cells(view),
-            Err(error) => {
-                let mut cells = vec!["-".to_owned(); header.len() - 2];
-                let url = peer.url().map(|url| format!(" ({url})"));
-                cells.push(format!("{error}{}", url.unwrap_or_default()));
+    for member in &group.members {
+        let cells = match &member.view {
+            Some(view) => cells(view),
+            None => {
+                let mut cells = vec!["-".to_owned(); header.len() - 3];
+                cells.push(or_dash(member.error.as_ref()));
                 cells
             }
         };
-        table.add_row([peer.node.to_string()].into_iter().chain(cells));
+        let member = [member.node.to_string(), or_dash(member.url.as_ref())];
+        table.add_row(member.into_iter().chain(cells));
     }
     table
 }
 
-/// All cells but the node id.
+/// All cells but the node id and the address.
 fn cells(view: &PeerView) -> Vec<String> {
     let status = &view.status;
+    let Counters {
+        answered, failed, ..
+    } = view.counters;
     let quorum = status
         .quorum
         .map(|reached| if reached { "yes" } else { "no" });
@@ -118,6 +123,7 @@ fn cells(view: &PeerView) -> Vec<String> {
         status.incarnation.to_string(),
         status.strategy.clone(),
         or_dash(status.carried_by.as_ref().map(carrier)),
+        format!("{answered} answered, {failed} failed"),
         or_dash(note(view)),
     ]
 }

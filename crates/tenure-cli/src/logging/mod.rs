@@ -1,11 +1,12 @@
 //! Log lines and messages on stderr, and the export of traces.
 
-mod nonblocking_stderr;
 #[cfg(feature = "otel")]
 mod otel;
+mod stderr;
 
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::io::Write as _;
 use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
@@ -19,9 +20,9 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, Registry, fmt, registry};
 
 use crate::exit;
-use nonblocking_stderr::LineWriter;
+use stderr::LineWriter;
 
-pub(crate) use nonblocking_stderr::{dropped_lines, flush};
+pub(crate) use stderr::{dropped_lines, flush};
 
 /// How long the end of this process waits for a reader of stderr. A reader that reads needs
 /// microseconds.
@@ -154,7 +155,7 @@ pub(crate) fn print_failure(format: LogFormat, error: &str, exit_code: u8) {
 
 /// Prints a line that is not a log event, after all earlier log lines.
 pub(crate) fn print(line: impl Display) {
-    nonblocking_stderr::write_line(&format!("{line}\n"));
+    let _ = LineWriter.write_all(format!("{line}\n").as_bytes());
 }
 
 fn filter() -> anyhow::Result<EnvFilter> {

@@ -166,24 +166,19 @@ fn renew_without(name: &str, collector: &str) {
     assert_eq!(leader.stop().code(), Some(0), "{name}");
     assert_eq!(store.process.stop().code(), Some(0), "{name}");
     assert_eq!(has(&store.process, "released"), 1, "{name}");
-    // All spans were dropped, and counted.
-    let dropped = |process: &Process| -> u64 {
+    // A campaign, and the beginning and the end of the term; an acquire, five renewals and a release.
+    for (process, spans) in [(&leader, 3), (&store.process, 7)] {
+        // All spans were dropped. Those that are on their way to a collector that hangs have no count.
         let lines = process.lines().into_iter();
-        let dropped = lines.filter(|line| {
-            let message = line["message"].as_str().unwrap_or_default();
-            message.starts_with("spans were dropped")
+        let counts = lines.flat_map(|line| {
+            ["dropped", "dropped_span_count"].map(|count| line[count].as_u64().unwrap_or(0))
         });
-        dropped.filter_map(|line| line["dropped"].as_u64()).sum()
-    };
-    // The spans are: a campaign, and the beginning and the end of the term.
-    assert!(dropped(&leader) >= 3, "{name}: {}", leader.stderr());
-    // An acquire, five renewals and a release.
-    let dropped = dropped(&store.process);
-    assert!(
-        dropped >= 7,
-        "{name}: {dropped}: {}",
-        store.process.stderr()
-    );
+        let is_late = has(process, "BatchSpanProcessor shutdown timing out.") == 1;
+        let all = counts.sum::<u64>() >= spans;
+        assert!(all || is_late, "{name}: {}", process.stderr());
+        let took_none = "spans were dropped: the collector did not take them";
+        assert!(has(process, took_none) <= 2, "{name}: {}", process.stderr());
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub fn guard(
             let checked = check(&request, &hosts, server, any_host(&request));
             match checked {
                 Ok(()) => next.run(request).await,
-                Err(detail) => refuse(detail),
+                Err(detail) => refuse(Code::CrossOrigin, &detail),
             }
         }
     }))
@@ -47,11 +47,11 @@ fn check(request: &Request, hosts: &[String], server: &str, any_host: bool) -> R
     check_host(authority, hosts.iter().map(String::as_str), server, "hosts")
 }
 
-fn refuse(detail: String) -> Response {
+pub(crate) fn refuse(code: Code, detail: &str) -> Response {
     tracing::debug!("refused: {detail}");
     let kind = HeaderValue::from_static("application/problem+json");
-    let problem = Problem::new(Code::CrossOrigin, detail);
-    let mut response = (StatusCode::FORBIDDEN, Json(problem)).into_response();
+    let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::FORBIDDEN);
+    let mut response = (status, Json(Problem::new(code, detail))).into_response();
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }

@@ -151,7 +151,7 @@ pub fn agreement(asked: &[Asked]) -> Option<(NodeId, Epoch)> {
     (enough && views().all(agrees)).then_some(led_by)
 }
 
-/// The answers of all members as JSON, for tools and pages.
+/// The answers of all members as JSON, for tools.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct GroupView {

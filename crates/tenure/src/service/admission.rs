@@ -26,6 +26,7 @@ pub(super) enum Access {
     /// Nothing.
     Unknown,
     /// The service does not deny it at present.
+    #[cfg(feature = "kubernetes")]
     Now,
     /// The service has admitted it.
     Admitted,
@@ -58,6 +59,7 @@ impl Admission {
             answer => {
                 match access(&answer) {
                     Access::Unknown => {}
+                    #[cfg(feature = "kubernetes")]
                     Access::Now => *denied_since = None,
                     Access::Admitted => self.was_admitted.store(true, Ordering::Relaxed),
                 }

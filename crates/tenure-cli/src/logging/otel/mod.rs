@@ -1,27 +1,31 @@
 //! Export of spans to a collector by OTLP, which the standard variables `OTEL_*` configure.
 //!
 //! A span that ends goes to a bounded queue, and a thread sends batches of the queue to the
-//! collector. Nothing waits for that thread: if the queue is full, spans are dropped, and a warning
-//! reports their number.
+//! collector. Nothing waits for that thread: if the queue is full, spans are dropped, and warnings of
+//! the SDK report that at once and their number at the end.
 
-mod client;
 mod export;
 
 use std::collections::HashMap;
+use std::str::FromStr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::{SpanContext, TraceContextExt as _, TracerProvider as _};
-use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_otlp::{
+    OTEL_EXPORTER_OTLP_TIMEOUT, OTEL_EXPORTER_OTLP_TIMEOUT_DEFAULT,
+    OTEL_EXPORTER_OTLP_TRACES_TIMEOUT, Protocol, SpanExporter, WithExportConfig as _,
+    WithHttpConfig as _,
+};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::trace::{SdkTracerProvider, Tracer};
+use opentelemetry_sdk::trace::{OTEL_BSP_MAX_QUEUE_SIZE, SdkTracerProvider, Tracer};
+use reqwest::redirect::Policy;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-use client::Client;
 use export::Exporter;
 
 /// The export of this process.
@@ -32,10 +36,24 @@ pub(super) fn start(service: &'static str) -> anyhow::Result<Option<Tracer>> {
     if !is_wanted()? {
         return Ok(None);
     }
+    // The SDK would use the default for a wrong value.
+    number::<usize>(&[OTEL_BSP_MAX_QUEUE_SIZE], "spans")?;
+    let timeout = number(
+        &[
+            OTEL_EXPORTER_OTLP_TRACES_TIMEOUT,
+            OTEL_EXPORTER_OTLP_TIMEOUT,
+        ],
+        "milliseconds",
+    )?;
+    let timeout = timeout.map_or(OTEL_EXPORTER_OTLP_TIMEOUT_DEFAULT, Duration::from_millis);
+    // The headers of `OTEL_EXPORTER_OTLP_HEADERS` may be secrets, so no redirect is followed.
+    let http = reqwest::blocking::Client::builder()
+        .timeout(timeout)
+        .redirect(Policy::none());
     let exporter = SpanExporter::builder()
         .with_http()
         .with_protocol(Protocol::HttpBinary)
-        .with_http_client(Client::new(timeout()?)?)
+        .with_http_client(http.build()?)
         .build()?;
     let resource = Resource::builder();
     let resource = match is_named() {
@@ -44,7 +62,7 @@ pub(super) fn start(service: &'static str) -> anyhow::Result<Option<Tracer>> {
     };
     let provider = SdkTracerProvider::builder()
         .with_resource(resource.build())
-        .with_span_processor(Exporter::processor(exporter)?)
+        .with_batch_exporter(Exporter::new(exporter))
         .build();
     let tracer = provider.tracer("tenure");
     tenure::trace::set_hooks(tenure::trace::Hooks { traceparent, link });
@@ -56,7 +74,7 @@ pub(super) fn start(service: &'static str) -> anyhow::Result<Option<Tracer>> {
 /// Exports the last spans. Waits for the collector for this time at most.
 pub(super) fn stop(timeout: Duration) {
     if let Some(provider) = EXPORT.get() {
-        // The exporter logs the number of spans that are lost.
+        // The exporter and the SDK log the number of spans that are lost.
         let _ = provider.shutdown_with_timeout(timeout);
     }
 }
@@ -79,16 +97,13 @@ fn is_wanted() -> anyhow::Result<bool> {
         Some("otlp") => true,
         Some("none") => false,
         Some(other) => bail!("OTEL_TRACES_EXPORTER is {other:?}; it must be otlp or none"),
-        None => endpoints.into_iter().any(|name| variable(name).is_some()),
+        None => first_of(&endpoints).is_some(),
     };
     let protocols = [
         "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
         "OTEL_EXPORTER_OTLP_PROTOCOL",
     ];
-    let set = protocols
-        .into_iter()
-        .find_map(|name| Some((name, variable(name)?)));
-    match set {
+    match first_of(&protocols) {
         Some((name, protocol)) if exports && protocol != "http/protobuf" => {
             bail!("{name} is {protocol:?}; it must be http/protobuf")
         }
@@ -96,22 +111,18 @@ fn is_wanted() -> anyhow::Result<bool> {
     }
 }
 
-/// Returns the time limit of one request to the collector.
-fn timeout() -> anyhow::Result<Duration> {
-    let names = [
-        "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
-        "OTEL_EXPORTER_OTLP_TIMEOUT",
-    ];
-    let set = names
-        .into_iter()
-        .find_map(|name| Some((name, variable(name)?)));
-    let Some((name, value)) = set else {
-        return Ok(opentelemetry_otlp::OTEL_EXPORTER_OTLP_TIMEOUT_DEFAULT);
+/// Returns the first of these variables that is set, with its name.
+fn first_of(names: &[&'static str]) -> Option<(&'static str, String)> {
+    names.iter().find_map(|name| Some((*name, variable(name)?)))
+}
+
+/// Returns the value of the first of these variables that is set.
+fn number<T: FromStr>(names: &[&'static str], unit: &str) -> anyhow::Result<Option<T>> {
+    let Some((name, value)) = first_of(names) else {
+        return Ok(None);
     };
-    let millis = value.parse();
-    millis
-        .map(Duration::from_millis)
-        .map_err(|_| anyhow!("{name} is {value:?}; it must be a number of milliseconds"))
+    let wrong = |_| anyhow!("{name} is {value:?}; it must be a number of {unit}");
+    value.parse().map(Some).map_err(wrong)
 }
 
 /// Returns whether the environment has the name of the service.

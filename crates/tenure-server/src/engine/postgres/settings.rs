@@ -1,7 +1,7 @@
 //! The settings in a connection string, with the meaning that they have in libpq.
 //!
-//! They are not read by the driver: the driver does not know `verify-full`, counts
-//! `tcp_user_timeout` in seconds, and its errors can contain a part of a password.
+//! The driver does not know `verify-full` and counts `tcp_user_timeout` in seconds, and its errors
+//! can contain a part of a password.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tenure_core::file_path;
 use tokio_postgres::Config;
-use tokio_postgres::config::{ChannelBinding, Host, SslMode, SslNegotiation, TargetSessionAttrs};
+use tokio_postgres::config::{Host, SslMode};
 
-use super::connection_string::{EXAMPLE, pairs};
+use super::connection_string::{EXAMPLE, Parts, invalid};
 
 /// A connection string that was understood.
 #[derive(Debug)]
@@ -54,25 +54,6 @@ pub(super) enum RootCertificate {
     File(PathBuf),
 }
 
-/// The keys that [`Draft::set`] knows, for messages.
-const KNOWN: &str = "host, hostaddr, port, dbname, user, password, sslmode, sslrootcert, sslcert, \
-    sslkey, sslnegotiation, channel_binding, application_name, options, connect_timeout, \
-    tcp_user_timeout, keepalives, keepalives_idle, keepalives_interval, keepalives_count, \
-    target_session_attrs";
-
-#[derive(Default)]
-struct Draft {
-    config: Config,
-    hosts: Vec<String>,
-    addresses: Vec<IpAddr>,
-    ports: Vec<u16>,
-    user: Option<String>,
-    encryption: Option<Encryption>,
-    root_certificate: Option<RootCertificate>,
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
-}
-
 impl Settings {
     /// Reads a connection string. `attempt` is the time limit of a call.
     ///
@@ -80,152 +61,58 @@ impl Settings {
     ///
     /// A message that contains no part of the password.
     pub(super) fn parse(text: &str, attempt: Duration) -> Result<Self, String> {
-        let mut draft = Draft::default();
-        draft.config.application_name("tenure");
-        // A connection is given up after an attempt. These times only end what is left of it in
-        // the kernel, and find a peer that is gone while the connection is idle.
-        draft.config.tcp_user_timeout(attempt * 2);
-        draft.config.keepalives_idle(Duration::from_secs(5));
-        draft.config.keepalives_interval(Duration::from_secs(2));
-        draft.config.keepalives_retries(3);
-        for (position, (key, value)) in pairs(text)?.into_iter().enumerate() {
-            draft.set(position + 1, &key, &value)?;
-        }
-        draft.finish()
-    }
-}
-
-impl Draft {
-    fn set(&mut self, position: usize, key: &str, value: &str) -> Result<(), String> {
-        let config = &mut self.config;
-        let list = || value.split(',').filter(|one| !one.is_empty());
-        let seconds = || Ok::<_, String>(Duration::from_secs(number(key, value)?));
-        match key {
-            "host" => self.hosts = list().map(str::to_owned).collect(),
-            "hostaddr" => {
-                let addresses: Result<_, _> = list().map(str::parse).collect();
-                self.addresses = addresses.map_err(|_| invalid(key, "IP addresses"))?;
-            }
-            "port" => {
-                let ports = value.split(',').map(|one| match one {
-                    "" => Ok(5432),
-                    one => one.parse(),
-                });
-                let ports: Result<_, _> = ports.collect();
-                self.ports = ports.map_err(|_| invalid(key, "port numbers"))?;
-            }
-            "user" => self.user = Some(value.to_owned()),
-            "password" => drop(config.password(value)),
-            "dbname" => drop(config.dbname(value)),
-            "options" => drop(config.options(value)),
-            "application_name" => drop(config.application_name(value)),
-            "connect_timeout" => drop(config.connect_timeout(seconds()?)),
-            "tcp_user_timeout" => {
-                config.tcp_user_timeout(Duration::from_millis(number(key, value)?));
-            }
-            "keepalives" => drop(config.keepalives(number(key, value)? != 0)),
-            "keepalives_idle" => drop(config.keepalives_idle(seconds()?)),
-            "keepalives_interval" => drop(config.keepalives_interval(seconds()?)),
-            "keepalives_count" => {
-                let count = number(key, value)?.try_into();
-                config.keepalives_retries(count.map_err(|_| invalid(key, "a number"))?);
-            }
-            "channel_binding" => drop(config.channel_binding(match value {
-                "disable" => ChannelBinding::Disable,
-                "prefer" => ChannelBinding::Prefer,
-                "require" => ChannelBinding::Require,
-                _ => return Err(invalid(key, "disable, prefer or require")),
-            })),
-            "sslnegotiation" => drop(config.ssl_negotiation(match value {
-                "postgres" => SslNegotiation::Postgres,
-                "direct" => SslNegotiation::Direct,
-                _ => return Err(invalid(key, "postgres or direct")),
-            })),
-            "sslmode" => self.encryption = Some(encryption(value)?),
-            "sslrootcert" => {
-                self.root_certificate = Some(match value {
-                    "system" => RootCertificate::System,
-                    _ => RootCertificate::File(path(key, value)?),
-                });
-            }
-            "sslcert" => self.certificate = Some(path(key, value)?),
-            "sslkey" => self.key = Some(path(key, value)?),
-            // Each new connection asks the server whether it accepts writes.
-            "target_session_attrs" if ["any", "primary", "read-write"].contains(&value) => {}
-            "target_session_attrs" => {
-                return Err(invalid(key, "read-write: the log is written"));
-            }
-            "gssencmode" if ["disable", "prefer"].contains(&value) => {}
-            "load_balance_hosts" if value == "disable" => {}
-            "gssencmode" | "load_balance_hosts" => return Err(invalid(key, "disable")),
-            "passfile" | "service" => {
-                return Err(format!(
-                    "{key} is not supported: write the settings into the connection string, and \
-                     keep it in the file that url_file names"
-                ));
-            }
-            // Without quotes, a part of a password may look like a key.
-            _ => {
-                return Err(format!(
-                    "option {position} is not known: known are {KNOWN}; quote a password with \
-                     spaces ('...')"
-                ));
+        let Parts {
+            hosts,
+            others: mut config,
+            own,
+        } = Parts::of(text)?;
+        // These only end what is left of a connection in the kernel.
+        config.tcp_user_timeout(attempt * 2);
+        config.keepalives_retries(3);
+        let (mut encryption, mut root_certificate) = (None, None);
+        let (mut certificate, mut key_file) = (None, None);
+        for (key, value) in &own {
+            let (key, value) = (key.as_str(), value.as_str());
+            match key {
+                "tcp_user_timeout" => {
+                    config.tcp_user_timeout(Duration::from_millis(number(key, value)?.into()));
+                }
+                "keepalives_count" => drop(config.keepalives_retries(number(key, value)?)),
+                "sslmode" => encryption = Some(encryption_of(value)?),
+                "sslrootcert" if value == "system" => {
+                    root_certificate = Some(RootCertificate::System);
+                }
+                "sslrootcert" => root_certificate = Some(RootCertificate::File(path(key, value)?)),
+                "sslcert" => certificate = Some(path(key, value)?),
+                "sslkey" => key_file = Some(path(key, value)?),
+                // Each new connection asks the server whether it accepts writes.
+                "target_session_attrs" if ["any", "primary", "read-write"].contains(&value) => {}
+                "target_session_attrs" => {
+                    return Err(invalid(key, "read-write: the log is written"));
+                }
+                "gssencmode" if ["disable", "prefer"].contains(&value) => {}
+                "load_balance_hosts" if value == "disable" => {}
+                "gssencmode" | "load_balance_hosts" => return Err(invalid(key, "disable")),
+                _ => {
+                    return Err(format!(
+                        "{key} is not supported: write the settings into the connection string, \
+                         and keep it in the file that url_file names"
+                    ));
+                }
             }
         }
-        Ok(())
-    }
-
-    fn finish(self) -> Result<Settings, String> {
-        let (hosts, addresses, ports) = (self.hosts, self.addresses, self.ports);
-        let count = hosts.len().max(addresses.len());
-        if count == 0 {
-            return Err(format!("host is missing; {EXAMPLE}"));
+        let user = config.get_user().unwrap_or_default().to_owned();
+        if user.is_empty() {
+            return Err(format!("user is missing; {EXAMPLE}"));
         }
-        let user = self
-            .user
-            .ok_or_else(|| format!("user is missing; {EXAMPLE}"))?;
-        if !hosts.is_empty() && !addresses.is_empty() && hosts.len() != addresses.len() {
-            return Err("host and hostaddr must have the same number of values".into());
-        }
-        if ports.len() > 1 && ports.len() != count {
-            return Err(format!(
-                "port has {} values, and there are {count} hosts: give one port, or one for each",
-                ports.len()
-            ));
-        }
-        let client_certificate = match (self.certificate, self.key) {
+        let client_certificate = match (certificate, key_file) {
             (None, None) => None,
             (Some(certificate), Some(key)) => Some((certificate, key)),
             _ => return Err("sslcert and sslkey must be set together".into()),
         };
-        let mut servers = Vec::new();
-        for index in 0..count {
-            let mut config = self.config.clone();
-            config.user(&user);
-            // Whether the server accepts writes is asked together with its other properties.
-            config.target_session_attrs(TargetSessionAttrs::Any);
-            let port = ports.get(index).or_else(|| ports.first());
-            let port = port.copied().unwrap_or(5432);
-            config.port(port);
-            let mut name = String::new();
-            if let Some(host) = hosts.get(index) {
-                config.host(host);
-                name.clone_from(host);
-            }
-            if let Some(address) = addresses.get(index) {
-                config.hostaddr(*address);
-                if name.is_empty() {
-                    name = address.to_string();
-                }
-            }
-            servers.push(Server {
-                name: format!("{name}:{port}"),
-                config,
-            });
-        }
-        let encryption = match self.encryption {
+        let encryption = match encryption {
             Some(encryption) => encryption,
-            None if servers.iter().all(|server| is_local(&server.config)) => Encryption::None,
+            None if is_local(&hosts) => Encryption::None,
             None => {
                 return Err(
                     "sslmode is missing: use sslmode=verify-full (TLS, and the certificate must \
@@ -234,23 +121,60 @@ impl Draft {
                 );
             }
         };
-        for server in &mut servers {
-            server.config.ssl_mode(match encryption {
-                Encryption::None => SslMode::Disable,
-                _ => SslMode::Require,
-            });
-        }
-        Ok(Settings {
-            servers,
+        config.ssl_mode(match encryption {
+            Encryption::None => SslMode::Disable,
+            _ => SslMode::Require,
+        });
+        Ok(Self {
+            servers: servers(&hosts, &config)?,
             user,
             encryption,
-            root_certificate: self.root_certificate,
+            root_certificate,
             client_certificate,
         })
     }
 }
 
-fn encryption(value: &str) -> Result<Encryption, String> {
+/// Returns a configuration for each of these hosts.
+fn servers(of: &Config, config: &Config) -> Result<Vec<Server>, String> {
+    let (hosts, addresses, ports) = (of.get_hosts(), of.get_hostaddrs(), of.get_ports());
+    let count = hosts.len().max(addresses.len());
+    if count == 0 || hosts.contains(&Host::Tcp(String::new())) {
+        return Err(format!("host is missing; {EXAMPLE}"));
+    }
+    if !hosts.is_empty() && !addresses.is_empty() && hosts.len() != addresses.len() {
+        return Err("host and hostaddr must have the same number of values".into());
+    }
+    if ports.len() > 1 && ports.len() != count {
+        return Err(format!(
+            "port has {} values, and there are {count} hosts: give one port, or one for each",
+            ports.len()
+        ));
+    }
+    let servers = (0..count).map(|index| {
+        let mut config = config.clone();
+        let port = ports.get(index).or_else(|| ports.first());
+        let port = port.copied().unwrap_or(5432);
+        config.port(port);
+        let name = match (hosts.get(index), addresses.get(index)) {
+            (Some(Host::Tcp(name)), _) => name.clone(),
+            #[cfg(unix)]
+            (Some(Host::Unix(folder)), _) => folder.display().to_string(),
+            (None, address) => address.map(ToString::to_string).unwrap_or_default(),
+        };
+        if index < hosts.len() {
+            config.host(&name);
+        }
+        if let Some(address) = addresses.get(index) {
+            config.hostaddr(*address);
+        }
+        let name = format!("{name}:{port}");
+        Server { name, config }
+    });
+    Ok(servers.collect())
+}
+
+fn encryption_of(value: &str) -> Result<Encryption, String> {
     match value {
         "disable" => Ok(Encryption::None),
         "require" => Ok(Encryption::Unverified),
@@ -268,7 +192,7 @@ fn encryption(value: &str) -> Result<Encryption, String> {
     }
 }
 
-/// Whether the server is on this machine.
+/// Whether all servers are on this machine.
 fn is_local(config: &Config) -> bool {
     let is_local_host = |host: &Host| match host {
         Host::Tcp(name) => {
@@ -288,12 +212,8 @@ fn path(key: &str, value: &str) -> Result<PathBuf, String> {
     Ok(value.into())
 }
 
-fn number(key: &str, value: &str) -> Result<u64, String> {
+fn number(key: &str, value: &str) -> Result<u32, String> {
     value.parse().map_err(|_| invalid(key, "a whole number"))
-}
-
-fn invalid(key: &str, right: &str) -> String {
-    format!("the value of {key} is not valid: use {right}")
 }
 
 #[cfg(test)]
@@ -389,6 +309,56 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_the_right_ones() {
+        for (option, right) in [
+            ("port=x", "port numbers"),
+            ("hostaddr=a", "IP addresses"),
+            ("keepalives_idle=1s", "a whole number"),
+            ("keepalives_count=x", "a whole number"),
+            ("channel_binding=on", "disable, prefer or require"),
+            ("sslnegotiation=tls", "postgres or direct"),
+        ] {
+            for text in [
+                format!("host=::1 user=u {option}"),
+                format!("postgresql://u@[::1]/d?{option}"),
+            ] {
+                let error = parse(&text).unwrap_err();
+                let key = option.split('=').next().unwrap();
+                assert_eq!(
+                    error,
+                    format!("the value of {key} is not valid: use {right}")
+                );
+            }
+        }
+        let error = parse("host=a user=u password=my word=1").unwrap_err();
+        assert!(error.contains("option 4 is not known"), "{error}");
+    }
+
+    #[test]
+    fn an_at_sign_belongs_to_the_part_in_which_it_is() {
+        let settings = parse("postgresql://u:p@w@a/d@b?sslmode=disable&options=-c@x").unwrap();
+        let config = &settings.servers[0].config;
+        assert_eq!(names(&settings), ["a:5432"]);
+        assert_eq!(config.get_password(), Some(&b"p@w"[..]));
+        assert_eq!(config.get_dbname(), Some("d@b"));
+        assert_eq!(config.get_options(), Some("-c@x"));
+    }
+
+    #[test]
+    fn settings_of_the_driver_have_defaults_that_a_string_replaces() {
+        let settings = parse("host=::1 user=u keepalives_interval=7").unwrap();
+        let config = &settings.servers[0].config;
+        assert_eq!(config.get_application_name(), Some("tenure"));
+        assert_eq!(config.get_keepalives_idle(), Duration::from_secs(5));
+        assert_eq!(
+            config.get_keepalives_interval(),
+            Some(Duration::from_secs(7))
+        );
+        assert_eq!(config.get_keepalives_retries(), Some(3));
+        assert_eq!(config.get_tcp_user_timeout(), Some(&Duration::from_secs(1)));
     }
 
     #[test]

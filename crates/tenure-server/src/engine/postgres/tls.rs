@@ -65,7 +65,10 @@ fn verifier(
         (encryption, _) => encryption,
     };
     if matches!(encryption, Encryption::None | Encryption::Unverified) {
-        return Ok(Arc::new(AnyCertificate(Arc::clone(provider))));
+        return Ok(Arc::new(AnyName {
+            provider: Arc::clone(provider),
+            authority: None,
+        }));
     }
     let mut roots = RootCertStore::empty();
     match file {
@@ -96,7 +99,10 @@ fn verifier(
     let verifier = verifier.build().map_err(|error| error.to_string())?;
     Ok(match encryption {
         Encryption::Full => verifier,
-        _ => Arc::new(AnyName(verifier)),
+        _ => Arc::new(AnyName {
+            provider: Arc::clone(provider),
+            authority: Some(verifier),
+        }),
     })
 }
 
@@ -113,9 +119,14 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// `verify-ca`: the certificate is from an authority, for any host name.
+/// The rules that are weaker than those of `verify-full`.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct AnyName {
+    provider: Arc<CryptoProvider>,
+    /// With `verify-ca`: checks that the certificate is from an authority. Without it the server may
+    /// be any (`require`).
+    authority: Option<Arc<WebPkiServerVerifier>>,
+}
 
 impl ServerCertVerifier for AnyName {
     fn verify_server_cert(
@@ -126,15 +137,16 @@ impl ServerCertVerifier for AnyName {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        // The verifier checks the name last, after the chain and the validity.
-        match self
-            .0
-            .verify_server_cert(end_entity, intermediates, name, ocsp, now)
-        {
-            Err(Error::InvalidCertificate(
+        let checked = self.authority.as_ref().map(|verifier| {
+            verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now)
+        });
+        match checked {
+            // The verifier checks the name last, after the chain and the validity.
+            None
+            | Some(Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
-            checked => checked,
+            ))) => Ok(ServerCertVerified::assertion()),
+            Some(checked) => checked,
         }
     }
 
@@ -144,46 +156,7 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
-}
-
-/// `require` without authorities: the connection is encrypted, and the server may be any.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
@@ -193,12 +166,12 @@ impl ServerCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         algorithms.supported_schemes()
     }
 }

@@ -18,7 +18,6 @@ use crate::config::{self, Bully, BullyError, Config, ElectionPlan};
 use crate::election::LeaseChannel;
 use crate::election::metrics::Recorder;
 use crate::election::peers::{Parts, PeerMachine, Peers};
-use crate::peer_page;
 use crate::peers::client::PeersClient;
 use crate::peers::group_store::GroupStore;
 use crate::peers::state::StateFile;
@@ -125,13 +124,13 @@ impl CandidateRuntime {
         }
         node.handle_message(started.at, PeerInput::Persisted, &mut OsRandom);
         let incarnation = Incarnation(record.incarnation);
-        let client = PeersClient::new(cluster.clone(), bully.peers.clone());
-        let client = client.map_err(ListenError::from)?;
         let disk = Arc::new(Mutex::new(file));
-        let store = config
-            .fallback
-            .as_ref()
-            .map(|_| GroupStore::new(me, &fingerprint, disk.clone(), client.clone()));
+        let mut store = None;
+        if config.fallback.is_some() {
+            let members = PeersClient::new(cluster.clone(), bully.peers.clone());
+            let members = members.map_err(ListenError::from)?;
+            store = Some(GroupStore::new(me, &fingerprint, disk.clone(), members));
+        }
         let setup = Setup {
             store,
             cluster: cluster.clone(),
@@ -144,7 +143,6 @@ impl CandidateRuntime {
             mac: Mac::new(bully.key.as_ref()).into(),
             listen: bully.listening_address(),
             hosts: bully.host_names(),
-            page: peer_page::router(client, cluster, me),
             clock: clock.clone(),
         };
         // The tasks of the peer server run on the thread of the candidates.

@@ -24,9 +24,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::Method;
-use axum::response::Redirect;
-use axum::routing::get;
 use reqwest::Url;
+use tenure_core::wire::Code;
 use tenure_core::{Incarnation, Name, NodeId, Random as _};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -42,7 +41,7 @@ use super::send_queue::SendQueue;
 use crate::base::clock::Clock;
 use crate::base::member_error::ListenError;
 use crate::base::random::OsRandom;
-use crate::http::browser_guard::guard;
+use crate::http::browser_guard::{guard, refuse};
 use crate::peers::group_store::GroupStore;
 use crate::peers::wire::Fingerprint;
 use crate::peers::wire::envelope::Payload;
@@ -78,8 +77,6 @@ pub(crate) struct Setup {
     pub(crate) listen: Option<SocketAddr>,
     /// The names under which requests may reach the address, beside IP addresses and `localhost`.
     pub(crate) hosts: Vec<String>,
-    /// Further routes of the member: the page of the group.
-    pub(crate) page: Router,
     /// The store of the group, with a fallback.
     pub(crate) store: Option<Arc<GroupStore>>,
     /// The driver's clock.
@@ -137,11 +134,8 @@ impl PeerServer {
             let listener = listener::bind(address).and_then(TcpListener::from_std);
             let listener = listener.map_err(failed)?;
             server.listening_on = Some(listener.local_addr().map_err(failed)?);
-            // A browser that opens this address sees the page. The target is relative, because a
-            // proxy may serve the member under a prefix.
-            let page = format!("v1/peers/{}/", server.endpoint.setup.cluster);
-            let to_page = get(async move || Redirect::temporary(&page));
-            let router = server.router().route("/", to_page);
+            let hint = "there is no such path; `tenure peers` shows the members of the group";
+            let router = { server.router() }.fallback(async || refuse(Code::UnknownRoute, hint));
             // Another member may know this one by a name that is missing here. With a key, its MAC
             // shows that the message comes from a member; without one, only the name tells a member
             // from a page whose author lets a name resolve to this address.
@@ -170,6 +164,6 @@ impl PeerServer {
 
     /// Returns the routes of this member. Any runtime may serve them; the messages go to the inbox.
     pub(crate) fn router(&self) -> Router {
-        routes::router(self.relay.clone()).merge(self.endpoint.setup.page.clone())
+        routes::router(self.relay.clone())
     }
 }

@@ -154,7 +154,6 @@ impl Group {
             mac: Mac::new(None).into(),
             listen: None,
             hosts: Vec::new(),
-            page: axum::Router::new(),
             store: None,
             clock: clock.clone(),
         })

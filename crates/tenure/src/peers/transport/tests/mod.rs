@@ -81,7 +81,6 @@ fn setup(me: u32) -> Setup {
         mac: keyed(),
         listen: Some("127.0.0.1:0".parse().unwrap()),
         hosts: vec!["two.lan".into()],
-        page: axum::Router::new(),
         store: None,
         clock: Clock::system().unwrap(),
     }

@@ -226,13 +226,27 @@ async fn a_page_of_another_site_reads_nothing_and_sends_nothing() {
         (ORIGIN, "http://evil.example:7500"),
     ];
     assert_eq!(post([vec![json], rebound.to_vec()].concat()).await, foreign);
-    for path in ["v1/peers/billing/status", "v1/peers/billing/members", ""] {
+    for path in ["v1/peers/billing/status", ""] {
         let get = reqwest::Client::new().get(at(listening_on(&one)).join(path).unwrap());
         let get = get.header(HOST, "evil.example");
         assert_eq!(get.send().await.unwrap().status(), 403, "{path}");
     }
     let event = tokio::time::timeout(Duration::from_millis(50), inbox.recv()).await;
     assert!(event.is_err(), "{event:?}");
+}
+
+#[tokio::test]
+async fn a_member_names_the_command_that_shows_the_members_on_every_other_path() {
+    let (one, _inbox) = PeerServer::start(setup(1)).unwrap();
+    for path in ["", "v1/peers/billing/", "v1/peers/billing/members"] {
+        let url = at(listening_on(&one)).join(path).unwrap();
+        let answer = reqwest::get(url).await.unwrap();
+        assert_eq!(answer.status(), 404, "{path}");
+        let problem: Value = answer.json().await.unwrap();
+        assert_eq!(problem["code"], "unknown_route");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("`tenure peers`"), "{detail}");
+    }
 }
 
 #[tokio::test]
