@@ -249,7 +249,7 @@ fn each_limit_is_refused_outside_of_its_range_with_both_ends() {
             assert!(said.contains(&place), "{said}");
             let range = match wrong {
                 _ if [below, above].contains(&wrong) && key.ends_with("time") => {
-                    "must be from 10ms to 300s"
+                    "must be 10ms to 5m"
                 }
                 _ if key.ends_with("time") => "a number and a unit, such as \"15s\"",
                 _ => &format!("must be a whole number, {least} to {most}"),

@@ -74,9 +74,7 @@ impl Credentials {
     /// Uses the token in a configuration file, which is read again like a
     /// [`token_file`](Self::token_file).
     #[cfg(feature = "config-file")]
-    pub(crate) fn token_of(
-        key: crate::config::settings::FileKey,
-    ) -> Result<Self, CredentialsError> {
+    pub(crate) fn token_of(key: tenure_config::FileKey) -> Result<Self, CredentialsError> {
         let header = read_header(&key.to_string(), move || key.read())?;
         Ok(Self::new(None, header))
     }

@@ -111,6 +111,8 @@ mod task;
 pub mod backend;
 pub mod config;
 pub mod fence;
+#[cfg(feature = "peers")]
+pub mod listener;
 pub mod metrics;
 pub mod observe;
 #[cfg(feature = "peers")]
@@ -130,8 +132,6 @@ mod file_value;
 mod http;
 mod http_client;
 mod last_addresses;
-#[cfg(any(feature = "peers", feature = "config-file"))]
-mod link_free_path;
 mod overrun;
 mod parts;
 mod random;
@@ -168,33 +168,9 @@ pub use leadership::{Hold, Leadership, NotLeading, ProclaimError};
 #[cfg(feature = "peers")]
 pub use quorum::{QuorumKind, TermQuorum};
 pub use root_certificates::{RootCertificates, RootCertificatesError};
-pub use shutdown::shutdown_signal;
+pub use shutdown::{SAME_REQUEST, shutdown_signal};
 pub use task::TaskResult;
 pub use tenure_core::lease::candidate::{EndReason, Timings, TimingsError, TimingsOptions};
 pub use tenure_core::{
     CandidateId, CandidateIdError, ElectionName, Epoch, Name, NameError, NodeId, UnixMillis,
 };
-
-/// The settings of candidates as the command `tenure` reads them. Not part of the public API: it
-/// may change in any release.
-#[cfg(feature = "config-file")]
-#[doc(hidden)]
-pub mod __cli {
-    #[cfg(any(feature = "peers", feature = "router"))]
-    pub use crate::browser_guard::guard;
-    #[cfg(feature = "peers")]
-    pub use crate::config::bully_settings::{cluster_of, peers_of};
-    pub use crate::config::load::{credentials_of, from_settings, roots_of, servers_of};
-    pub use crate::config::permissions::{warn_of_folder, warn_of_secret};
-    pub use crate::config::settings::{
-        EXAMPLE, Scope, Settings, is_secret, secret_variables, warn_of_unknown_variables,
-    };
-    pub use crate::link_free_path::link_free_path;
-    pub use tenure_core::file_path::check as check_path;
-
-    pub use crate::metrics::{MetricFamily, MetricSample, MetricValue};
-    pub use crate::overrun::set_flush;
-    #[cfg(feature = "peers")]
-    pub use crate::peer_transport::{AcceptedStream, listen};
-    pub use crate::shutdown::SAME_REQUEST;
-}

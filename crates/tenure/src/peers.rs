@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use reqwest::Client;
 use serde::Serialize;
+use tenure_core::text::without_passwords;
 use tenure_core::{Epoch, Name, NodeId};
 use tokio::sync::watch;
 
@@ -19,7 +20,6 @@ use crate::http::{self, HttpClientError, innermost_cause};
 use crate::observe::Observed;
 use crate::peer_transport::{MAX_ANSWER_BYTES, PeerProblem};
 use crate::root_certificates::RootCertificates;
-use crate::store::Endpoint;
 
 /// The time that one member may take to answer, unless [`PeersClient::with_timeout`] sets another.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -193,7 +193,7 @@ impl GroupView {
         let members = asked.iter().map(|Asked { peer, view }| MemberView {
             node: peer.node,
             priority: peer.priority,
-            url: peer.url().map(Endpoint::shown),
+            url: peer.url().map(without_passwords),
             view: view.as_ref().ok().cloned(),
             error: view.as_ref().err().map(ToString::to_string),
         });

@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tenure::__cli::Settings;
 use tenure::Name;
-use tenure::config::{ConfigError, Origin};
 use tenure::store::Endpoint;
+use tenure_config::{ConfigError, Origin, Settings};
 use tenure_server::{
     ClusterConfig, ClusterMember, Compaction, EtcdConfig, Failover, PostgresConfig, PostgresUrl,
     SharedEngine,
@@ -65,16 +64,9 @@ pub(crate) fn config(
         config.name = name.to_string();
     }
     if let Some(ownership) = settings.duration("cluster.ownership")? {
-        let (min, max) = (ClusterConfig::MIN_OWNERSHIP, ClusterConfig::MAX_OWNERSHIP);
-        if !(min..=max).contains(&ownership) {
-            let reason = format!("must be {min:?} to {max:?}");
-            return Err(settings.invalid("cluster.ownership", reason));
-        }
         config.ownership = ownership;
     }
-    if let Some(confirm) = settings.flag("cluster.confirm")? {
-        config.confirm = confirm;
-    }
+    config.confirm = settings.flag("cluster.confirm")?;
     Ok(Some(config))
 }
 
@@ -114,7 +106,7 @@ fn unused(settings: &Settings, tables: &[&str], engine: &str) -> Result<(), Conf
 /// Returns the first key of this table that is set.
 fn set_key(settings: &Settings, table: &str) -> Option<&'static str> {
     let of_table = |key: &&str| key.split_once('.').is_some_and(|(known, _)| known == table);
-    let mut keys = settings.keys().filter(of_table);
+    let mut keys = settings.keys().map(|key| &*key.name).filter(of_table);
     keys.find(|key| settings.origin(key).is_some())
 }
 
@@ -203,7 +195,7 @@ fn etcd(settings: &Settings) -> Result<EtcdConfig, ConfigError> {
     config.key = file(settings, "etcd.key")?;
     settings.secret_path("etcd.password_file")?;
     settings.secret_path("etcd.key")?;
-    let is_plain_http_allowed = settings.flag("etcd.allow_plain_http")?.unwrap_or_default();
+    let is_plain_http_allowed = settings.flag("etcd.allow_plain_http")?;
     both(
         settings,
         ("etcd.user", config.user.is_some()),
@@ -268,12 +260,9 @@ fn postgres(settings: &Settings) -> Result<PostgresConfig, ConfigError> {
         config.schema = schema;
     }
     config.ca_file = file(settings, "postgres.ca_file")?;
-    let failover = settings.with("postgres.failover", |text| match text {
-        "none" => Ok(Failover::None),
-        "lossless" => Ok(Failover::Lossless),
-        _ => Err("must be \"none\" or \"lossless\"".into()),
-    })?;
-    config.failover = failover.unwrap_or_default();
+    if settings.text("postgres.failover")? == Some("lossless") {
+        config.failover = Failover::Lossless;
+    }
     Ok(config)
 }
 
@@ -326,15 +315,6 @@ fn compaction(text: &str) -> Result<Compaction, String> {
             Ok(_) => Err(format!("must be at least {MIN_COMPACTION:?}")),
             Err(error) => Err(format!("{error}; {right}")),
         },
-    }
-}
-
-/// How a setting of compaction is written.
-pub(crate) fn compaction_text(compaction: Compaction) -> String {
-    match compaction {
-        Compaction::Auto => "auto".into(),
-        Compaction::Off => "off".into(),
-        Compaction::Every(interval) => humantime::format_duration(interval).to_string(),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use tenure::__cli::Settings;
 use tenure::Config;
-use tenure::config::{Bully, ConfigError};
+use tenure::config::Bully;
+use tenure_config::{ConfigError, Settings};
 use tenure_core::wire::host_name;
 
 use super::serve::resolve;
@@ -39,7 +39,7 @@ pub(crate) fn bind(
     let Some(address) = address else {
         return Ok(None);
     };
-    let listener = tenure::__cli::listen(address).map_err(|error| {
+    let listener = tenure::listener::listen(address).map_err(|error| {
         let right = "use another port, or port 0 for a free one";
         let reason = format!("can't listen on {address}: {error}; {right}");
         settings.invalid(STATUS_LISTEN, reason)

@@ -1,7 +1,6 @@
 //! The table `[tls]`: the certificate of the store.
 
-use tenure::__cli::Settings;
-use tenure::config::ConfigError;
+use tenure_config::{ConfigError, Settings};
 use tenure_server::Tls;
 
 /// Opens the certificate and its key, if they are set.

@@ -2,21 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
+use tenure_config::{ConfigError, FileKey, Keys, Origin, Scope, Settings, check_configuration};
 use tenure_core::ElectionName;
-use tenure_core::lease::Rules;
-use tenure_core::lease::candidate::{Timings, TimingsError, TimingsOptions};
+use tenure_core::lease::candidate::{Timings, TimingsError};
+use tenure_core::text::without_passwords;
 use tenure_core::wire::MAX_METADATA_BYTES;
 
-use super::candidate::{Config, OnOverrun, default_server};
-use super::permissions;
-use super::settings::{ConfigError, FileKey, Origin, Scope, Settings};
+use super::candidate::{Config, OnOverrun};
 use super::strategy::Strategy;
 use crate::client_certificate::{ClientCertificate, ClientCertificateError};
 use crate::credentials::{Credentials, CredentialsError};
 use crate::guarantee::Guarantee;
 use crate::root_certificates::RootCertificates;
 use crate::store::{Endpoint, EndpointError};
+
+/// The keys of a candidate.
+pub static KEYS: LazyLock<Keys> = LazyLock::new(|| Keys::new(include_str!("keys.toml")));
+
+static ALL: [&LazyLock<Keys>; 1] = [&KEYS];
+
+/// The scope of a candidate. A store may have its tables in the same file.
+pub(super) static SCOPE: Scope = Scope::new(&ALL, 0).ignoring(&[
+    "serve", "cluster", "etcd", "postgres", "access", "audit", "metrics", "tls", "azure",
+]);
 
 /// The purpose for which a configuration is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,44 +41,10 @@ impl Config {
     /// ```toml
     /// election = "billing/nightly"         # or just "nightly"; required
     /// servers = ["http://127.0.0.1:7400"]  # the store's addresses
-    /// ca_file = "/etc/tenure/ca.pem"       # root certificates for https; default the system's
-    /// token_file = "/etc/tenure/token"     # the credential for the store; default none
-    /// client_certificate = "/etc/tenure/worker.pem"  # or this, with its key; default none
-    /// client_key = "/etc/tenure/worker.key"
-    /// candidate = "worker-1"               # default: host-pid-random
-    /// priority = 100                       # the lowest is first among waiting candidates
-    /// lease_duration = "15s"               # the other timings follow from it:
-    /// renew_interval = "5s"
-    /// renew_deadline = "10s"
-    /// stop_grace = "4s"
-    /// cool_down = "5s"
-    /// progress_deadline = "30s"            # default: none
-    /// lock_delay = "0s"
-    /// on_overrun = "exit"                  # or "report"
-    /// strategy = "lease"                   # or "azure-blob", "kubernetes", "bully", "both", or "static"
-    /// require_fencing = false              # true: refuse a strategy that only makes a best effort
+    /// lease_duration = "15s"               # the other timings follow from it
     ///
     /// [metadata]
     /// address = "http://10.0.0.7:8080"
-    ///
-    /// [bully]                              # for strategy = "bully" and "both"
-    /// node = 1                             # this member
-    /// peers = ["1=http://10.0.0.1:7500", "2=http://10.0.0.2:7500", "3=http://10.0.0.3:7500"]
-    /// key_file = "/etc/tenure/peers.key"   # at least 16 bytes, the same for all members
-    /// state_dir = "/var/lib/tenure-peer"
-    ///
-    /// [fallback]                           # beside strategy = "lease" or "azure-blob"
-    /// node = 1                             # this member
-    /// members = ["1=http://10.0.0.1:7500", "2=http://10.0.0.2:7500", "3=http://10.0.0.3:7500"]
-    /// key_file = "/etc/tenure/peers.key"   # at least 16 bytes, the same for all members
-    /// state_dir = "/var/lib/tenure-peer"
-    /// k = "balanced"                       # members that are enough beside the store
-    ///
-    /// [azure_blob]                         # for strategy = "azure-blob"
-    /// connection_string_file = "/etc/tenure/azure"
-    ///
-    /// [kubernetes]                         # for strategy = "kubernetes"; in a pod all keys have defaults
-    /// lease = "nightly"
     /// ```
     ///
     /// `tenure config example` prints every key with its default; `docs/configuration.md` explains
@@ -78,7 +54,7 @@ impl Config {
     ///
     /// [`ConfigError`] that names the file, the line, the key, the value, and a valid value.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        from_settings(&Settings::load(Scope::Candidate, Some(path.as_ref()))?)
+        Self::from_settings(&Settings::load(SCOPE, Some(path.as_ref()))?)
     }
 
     /// Reads the same file and environment for a process that only watches the election
@@ -90,8 +66,8 @@ impl Config {
     ///
     /// The errors of [`load`](Self::load).
     pub fn load_for_observer(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        let settings = Settings::load(Scope::Candidate, Some(path.as_ref()))?;
-        from_settings_for(&settings, Purpose::Observe)
+        let settings = Settings::load(SCOPE, Some(path.as_ref()))?;
+        read(&settings, Purpose::Observe)
     }
 
     /// Parses the text of a TOML file and ignores the environment. This is for tests, and for
@@ -108,7 +84,16 @@ impl Config {
     /// [`ConfigError`] that names the line, the key, the value, and a valid value.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let place = Path::new("(text)");
-        from_settings(&Settings::of_toml(Scope::Candidate, text, place)?)
+        Self::from_settings(&Settings::of_toml(SCOPE, text, place)?)
+    }
+
+    /// Reads the configuration from settings, for a program that has further sources, such as flags.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] that names the origin, the key, the value, and a valid value.
+    pub fn from_settings(settings: &Settings) -> Result<Self, ConfigError> {
+        read(settings, Purpose::Compete)
     }
 
     /// Reads `TENURE_*` environment variables only.
@@ -117,17 +102,8 @@ impl Config {
     ///
     /// [`ConfigError`] that names the variable, the value, and a valid value.
     pub fn from_env() -> Result<Self, ConfigError> {
-        from_settings(&Settings::load(Scope::Candidate, None)?)
+        Self::from_settings(&Settings::load(SCOPE, None)?)
     }
-}
-
-/// Reads the configuration of a candidate from these settings.
-///
-/// # Errors
-///
-/// [`ConfigError`] that names the origin, the key, the value, and a valid value.
-pub fn from_settings(settings: &Settings) -> Result<Config, ConfigError> {
-    from_settings_for(settings, Purpose::Compete)
 }
 
 pub(super) fn election_of(settings: &Settings) -> Result<ElectionName, ConfigError> {
@@ -136,36 +112,29 @@ pub(super) fn election_of(settings: &Settings) -> Result<ElectionName, ConfigErr
     election.ok_or_else(|| ConfigError::missing("election", reason))
 }
 
-fn from_settings_for(settings: &Settings, purpose: Purpose) -> Result<Config, ConfigError> {
+fn read(settings: &Settings, purpose: Purpose) -> Result<Config, ConfigError> {
     let mut config = Config::new(election_of(settings)?);
     let candidate = settings.parse("candidate")?;
     config.candidate = candidate.unwrap_or(config.candidate);
-    let priority = settings.number("priority", 0..=u32::MAX)?;
-    config.priority = priority.unwrap_or(config.priority);
+    config.priority = settings.number("priority")?.unwrap_or(config.priority);
     config.servers = servers_of(settings)?;
     config.roots = roots_of(settings)?;
     config.credentials = credentials_of(settings)?;
-    config.timings_options = timings_options_of(settings)?;
+    for (name, timing) in config.timings_options.by_name() {
+        *timing = settings.duration(name)?;
+    }
     config.timings =
         Timings::new(&config.timings_options).map_err(|reason| impossible(settings, reason))?;
     config.lock_delay = settings.duration("lock_delay")?.unwrap_or_default();
-    if config.lock_delay > Rules::NATIVE.max_duration {
-        return Err(settings.invalid("lock_delay", "must be 0s to 24h".into()));
+    if settings.text("on_overrun")? == Some("report") {
+        config.on_overrun = OnOverrun::Report;
     }
-    let on_overrun = settings.with("on_overrun", |text| match text {
-        "report" => Ok(OnOverrun::Report),
-        "exit" => Ok(OnOverrun::Exit),
-        _ => Err("must be \"report\" or \"exit\"".into()),
-    })?;
-    config.on_overrun = on_overrun.unwrap_or_default();
     config.metadata = metadata(settings)?;
     #[cfg(feature = "peers")]
     super::fallback_settings::check_strategy(settings)?;
     config.strategy = strategy_of(settings, &config, purpose)?;
     fallback_of(settings, &mut config, purpose)?;
-    if settings.flag("require_fencing")? == Some(true)
-        && config.guarantee() == Guarantee::BestEffort
-    {
+    if settings.flag("require_fencing")? && config.guarantee() == Guarantee::BestEffort {
         let name = config.strategy.name();
         let without = match name {
             "bully" | "both" => " without a quorum",
@@ -187,21 +156,12 @@ fn strategy_of(
     config: &Config,
     purpose: Purpose,
 ) -> Result<Strategy, ConfigError> {
-    let name = settings.with("strategy", |text| {
-        if Strategy::NAMES.contains(&text) {
-            return Ok(text);
-        }
-        let names = Strategy::NAMES.map(|name| format!("{name:?}"));
-        let hint = match text {
-            "links" => {
-                "; for members that reach each other only through others, use \"bully\" with relay = true \
-                 in [bully]"
-            }
-            _ => "",
-        };
-        Err(format!("must be one of {}{hint}", names.join(", ")))
-    })?;
-    match name.unwrap_or("lease") {
+    if settings.list("strategy") == ["links"] {
+        let reason = "for members that reach each other only through others, use \"bully\" with relay = true \
+                      in [bully]";
+        return Err(settings.invalid("strategy", reason.into()));
+    }
+    match settings.text("strategy")?.unwrap_or_default() {
         "lease" => Ok(Strategy::Lease),
         #[cfg(feature = "azure")]
         "azure-blob" => super::azure_blob::of_settings(settings, config).map(Strategy::AzureBlob),
@@ -250,15 +210,12 @@ fn fallback_of(settings: &Settings, _: &mut Config, _: Purpose) -> Result<(), Co
     Ok(())
 }
 
-/// Reads the addresses of the store, or returns the default address.
+/// Reads the addresses of the store.
 ///
 /// # Errors
 ///
 /// [`ConfigError::Invalid`] if a text is not an http or https address.
 pub fn servers_of(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
-    if settings.origin("servers").is_none() {
-        return Ok(vec![default_server()]);
-    }
     let endpoint = |text: &str| {
         text.parse()
             .map_err(|error: EndpointError| error.to_string())
@@ -330,9 +287,9 @@ pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
         credentials = credentials.with_certificate(certificate);
     }
     if let (Some(Origin::File { path, .. }), "token") = (settings.origin(key), key) {
-        permissions::check_configuration(path).map_err(|reason| settings.invalid(key, reason))?;
+        check_configuration(path).map_err(|reason| settings.invalid(key, reason))?;
     }
-    let has_password = |server: &str| Endpoint::shown(server) != server;
+    let has_password = |server: &str| without_passwords(server) != server;
     if settings.list("servers").into_iter().any(has_password) {
         settings.warn_of_inline("servers");
     }
@@ -405,17 +362,6 @@ fn client_certificate(
     })
 }
 
-fn timings_options_of(settings: &Settings) -> Result<TimingsOptions, ConfigError> {
-    let mut timings = TimingsOptions::default();
-    timings.lease_duration = settings.duration("lease_duration")?;
-    timings.renew_interval = settings.duration("renew_interval")?;
-    timings.renew_deadline = settings.duration("renew_deadline")?;
-    timings.stop_grace = settings.duration("stop_grace")?;
-    timings.cool_down = settings.duration("cool_down")?;
-    timings.progress_deadline = settings.duration("progress_deadline")?;
-    Ok(timings)
-}
-
 /// Returns the error for contradicting timings, with the origin of each key that was set.
 fn impossible(settings: &Settings, reason: TimingsError) -> ConfigError {
     let keys: &[&'static str] = match reason {
@@ -433,12 +379,16 @@ fn impossible(settings: &Settings, reason: TimingsError) -> ConfigError {
     let origins: Vec<(&str, Origin)> = keys.iter().filter_map(place).collect();
     match origins[..] {
         [(key, _)] => settings.invalid(key, reason.to_string()),
-        _ => ConfigError::Timings { origins, reason },
+        _ => ConfigError::Contradiction {
+            what: "timings",
+            origins,
+            reason: reason.to_string(),
+        },
     }
 }
 
 fn metadata(settings: &Settings) -> Result<BTreeMap<String, String>, ConfigError> {
-    let metadata = settings.metadata()?;
+    let metadata = settings.free_table()?;
     let bytes: usize = metadata
         .iter()
         .map(|(key, value)| key.len() + value.len())

@@ -32,7 +32,6 @@ use crate::candidate::Candidate;
 #[cfg(feature = "metrics")]
 pub(crate) use facade::publish;
 #[cfg(any(feature = "metrics", feature = "config-file"))]
-#[doc(hidden)]
 pub use families::{MetricFamily, MetricSample, MetricValue};
 pub use histogram::{DurationBucket, DurationHistogram};
 pub(crate) use recorder::Recorder;

@@ -1,0 +1,158 @@
+use std::path::Path;
+use std::sync::LazyLock;
+
+use crate::unknown_variables::problem;
+use crate::{Keys, Scope, Settings};
+
+static KEYS: LazyLock<Keys> = LazyLock::new(|| {
+    Keys::new(
+        r#"# The name.
+name = "some"  # default: required
+
+# Hosts, and
+# how many.
+#hosts = ["a"]  # also: host
+#number = 7  # 1 to 10
+
+# How.
+#mode = "one"  # "one" or "two words"
+#password = "a"  # secret
+
+# When.
+[when]
+
+# The time
+# in which it ends.
+#time = "10s"  # 1s to 1m
+#late = "1m"  # default: 6 times the time
+
+# Texts.
+[texts]
+#some = "text"  # any name
+"#,
+    )
+});
+
+static SERVER: LazyLock<Keys> = LazyLock::new(|| {
+    Keys::in_tables(
+        "[main]\n#max_history = 1\n[other]\n#listen = \"\"\n",
+        "main",
+    )
+});
+
+static ALL: [&LazyLock<Keys>; 2] = [&KEYS, &SERVER];
+static SCOPE: Scope = Scope::new(&ALL, 0);
+
+fn read(text: &str) -> Result<Settings, String> {
+    let settings = Settings::of_toml(SCOPE, text, Path::new("t.toml"));
+    settings.map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_key_has_the_type_the_default_and_the_comment_of_its_line() {
+    let keys = SCOPE
+        .keys()
+        .map(|key| (&*key.name, key.doc.as_deref(), key.described_default()));
+    let expected = [
+        ("name", Some("The name. "), Some("required")),
+        ("hosts", Some("Hosts, and how many. "), None),
+        ("number", None, None),
+        ("mode", Some("How. "), None),
+        ("password", None, Some("none")),
+        ("when.time", Some("The time in which it ends. "), None),
+        ("when.late", None, Some("6 times the time")),
+    ];
+    assert_eq!(keys.collect::<Vec<_>>(), expected);
+    let settings = read("name = \"x\"\n").unwrap();
+    assert_eq!(settings.list("hosts"), ["a"]);
+    assert_eq!(settings.number("number").unwrap(), Some(7));
+    assert_eq!(settings.text("password").unwrap(), None);
+    assert_eq!(settings.duration("when.late").unwrap(), None);
+    assert!(settings.origin("hosts").is_none());
+    let text = "name = \"x\"\npassword = \"y\"\nnumber = 0x9\nwhen.time = \"60s\"\nhosts = [\"http://u:p@h\", \"b\"]\n";
+    let settings = read(text).unwrap();
+    let shown = SCOPE
+        .keys()
+        .map(|key| settings.shown(key).unwrap_or_default());
+    let expected = ["x", "http://u:***@h, b", "9", "one", "(secret)", "1m", ""];
+    assert_eq!(shown.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_value_that_its_definition_does_not_allow_is_refused_with_what_it_allows() {
+    let number = |text: &str| {
+        read(text)
+            .unwrap()
+            .number::<u8>("number")
+            .map_err(|it| it.to_string())
+    };
+    let mode = |text: &str| {
+        read(text)
+            .unwrap()
+            .text("mode")
+            .map(drop)
+            .map_err(|it| it.to_string())
+    };
+    let time = |text: &str| {
+        read(text)
+            .unwrap()
+            .duration("when.time")
+            .map_err(|it| it.to_string())
+    };
+    assert_eq!(number("number = 10").unwrap(), Some(10));
+    for wrong in ["0", "11", "-1", "1000"] {
+        let error = number(&format!("number = {wrong}")).unwrap_err();
+        assert_eq!(
+            error,
+            format!("t.toml:1: number = {wrong}: must be a whole number, 1 to 10")
+        );
+    }
+    assert_eq!(mode("mode = \"two words\""), Ok(()));
+    for wrong in ["", "words", "one\\\" or \\\"two words"] {
+        let error = mode(&format!("mode = \"{wrong}\"")).unwrap_err();
+        assert!(
+            error.ends_with("must be \"one\" or \"two words\""),
+            "{error}"
+        );
+    }
+    assert!(time("when.time = \"60s\"").is_ok());
+    for wrong in ["999ms", "61s"] {
+        let error = time(&format!("when.time = \"{wrong}\"")).unwrap_err();
+        assert!(error.ends_with(": must be 1s to 1m"), "{error}");
+    }
+}
+
+#[test]
+fn a_variable_that_no_program_knows_is_reported_unless_a_platform_makes_it() {
+    for name in [
+        "TENURE_HOST",
+        "TENURE_hosts",
+        "TENURE_WHEN_TIME",
+        "TENURE_MAX_HISTORY",
+        "TENURE_PORT",
+        "TENURE_PORT_7400_TCP",
+        "TENURE_PORT_7400_TCP_ADDR",
+        "TENURE_SERVICE_HOST",
+        "TENURE_STORE_SERVICE_PORT_HTTP",
+        "OTHER",
+    ] {
+        assert_eq!(problem(SCOPE, name), None, "{name}");
+    }
+    for (name, meant) in [
+        ("TENURE_MAX_HISTRY", "; did you mean TENURE_MAX_HISTORY?"),
+        (
+            "TENURE_MAIN_MAX_HISTORY",
+            "; did you mean TENURE_MAX_HISTORY?",
+        ),
+        ("TENURE_OTHER_LISTN", "; did you mean TENURE_OTHER_LISTEN?"),
+        ("TENURE_PORT_", ""),
+        ("TENURE_SERVICE", ""),
+    ] {
+        let problem = problem(SCOPE, name).unwrap();
+        assert!(problem.ends_with(meant), "{problem}");
+    }
+    static OWN: [&LazyLock<Keys>; 1] = [&KEYS];
+    let alone = Scope::new(&OWN, 0).ignoring(&["other"]);
+    assert_eq!(problem(alone, "TENURE_OTHER_LISTN"), None);
+    assert!(problem(alone, "TENURE_MAX_HISTORY").is_some());
+}
