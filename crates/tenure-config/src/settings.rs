@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -224,6 +225,12 @@ impl Settings {
         })
     }
 
+    /// Returns whether there is such a key.
+    #[must_use]
+    pub fn has_key(&self, key: &str) -> bool {
+        self.scope.contains(key)
+    }
+
     /// Returns whether any key of this table is set.
     #[must_use]
     pub fn has_table(&self, table: &str) -> bool {
@@ -398,6 +405,45 @@ impl Settings {
         self.with(key, |text| Ok(text.trim()))
     }
 
+    /// Reads an address and a port. Returns `None` if the key was not set, or is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] with the value of the definition as an example.
+    pub fn address(&self, key: &str) -> Result<Option<SocketAddr>, ConfigError> {
+        let example = self.scope.key(key).map_or("", |key| key.written);
+        let right = format!(
+            "write an address and a port, such as {}",
+            example.trim_matches('"')
+        );
+        let address = self.with(key, |text| match text.trim() {
+            "" => Ok(None),
+            text => match text.to_socket_addrs().map(|mut found| found.next()) {
+                Ok(Some(address)) => Ok(Some(address)),
+                Ok(None) => Err(format!("no address; {right}")),
+                Err(error) => Err(format!("{error}; {right}")),
+            },
+        })?;
+        Ok(address.flatten())
+    }
+
+    /// Refuses one of two keys that need each other.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Missing`] with the key that is not set, or is empty.
+    pub fn check_pair(&self, one: &str, other: &str) -> Result<(), ConfigError> {
+        let is_set = |key| self.list(key).iter().any(|text| !text.is_empty());
+        let (set, missing) = match (is_set(one), is_set(other)) {
+            (true, false) => (one, other),
+            (false, true) => (other, one),
+            _ => return Ok(()),
+        };
+        let origin = self.origin(set).map(Origin::to_string).unwrap_or_default();
+        let reason = format!("{set} is set ({origin}), and each needs the other");
+        Err(ConfigError::missing(missing, reason))
+    }
+
     /// Reads the path of a file or a directory. Returns `None` if the key was not set, or is empty.
     ///
     /// # Errors
@@ -501,18 +547,38 @@ impl Settings {
         key: &str,
         read: impl Fn(&[u8]) -> Result<T, String>,
     ) -> Result<Option<(String, T)>, ConfigError> {
-        let key_file = format!("{key}_file");
-        let inline = self.with(key, |text| read(text.as_bytes()))?;
         self.warn_of_inline(key);
-        let in_file = self.secret_path(&key_file)?.map(|path| {
+        let of_file = |path| {
             let bytes = std::fs::read(path).map_err(|error| format!("can't read it: {error}"));
-            let secret = bytes.and_then(|bytes| read(&bytes));
-            secret.map_err(|reason| self.invalid(&key_file, reason))
-        });
-        match (inline, in_file.transpose()?) {
+            bytes.and_then(|bytes| read(&bytes))
+        };
+        self.text_or_file(key, |text| read(text.as_bytes()).map(Some), of_file)
+    }
+
+    /// Reads a value from the text of a key, or from the file of `key_file`. Also returns the key that
+    /// was set. Warns if every user can read a file with a secret.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] if both are set, or with the error of `of_text` or `of_file`.
+    pub fn text_or_file<T>(
+        &self,
+        key: &str,
+        of_text: impl FnOnce(&str) -> Result<Option<T>, String>,
+        of_file: impl FnOnce(PathBuf) -> Result<T, String>,
+    ) -> Result<Option<(String, T)>, ConfigError> {
+        let key_file = format!("{key}_file");
+        let inline = self.with(key, of_text)?.flatten();
+        let path = match self.scope.is_secret(key) {
+            true => self.secret_path(&key_file)?,
+            false => self.path(&key_file)?,
+        };
+        let in_file = path.map(of_file).transpose();
+        let in_file = in_file.map_err(|reason| self.invalid(&key_file, reason))?;
+        match (inline, in_file) {
             (Some(_), Some(_)) => Err(self.one_too_many(&key_file, key)),
-            (Some(secret), None) => Ok(Some((key.into(), secret))),
-            (None, secret) => Ok(secret.map(|secret| (key_file, secret))),
+            (Some(value), None) => Ok(Some((key.into(), value))),
+            (None, value) => Ok(value.map(|value| (key_file, value))),
         }
     }
 

@@ -25,7 +25,7 @@ impl CheckedCandidate {
     pub(crate) fn new(settings: &Settings) -> Result<Self, ConfigError> {
         let config = Config::from_settings(settings)?;
         Ok(Self {
-            status_listen: status::address(settings)?,
+            status_listen: settings.address(status::STATUS_LISTEN)?,
             hosts: status::hosts(settings, &config)?,
             stop_signal: stop_signal::stop_signal(settings)?,
             config,

@@ -196,16 +196,8 @@ fn etcd(settings: &Settings) -> Result<EtcdConfig, ConfigError> {
     settings.secret_path("etcd.password_file")?;
     settings.secret_path("etcd.key")?;
     let is_plain_http_allowed = settings.flag("etcd.allow_plain_http")?;
-    both(
-        settings,
-        ("etcd.user", config.user.is_some()),
-        ("etcd.password_file", config.password_file.is_some()),
-    )?;
-    both(
-        settings,
-        ("etcd.certificate", config.certificate.is_some()),
-        ("etcd.key", config.key.is_some()),
-    )?;
+    settings.check_pair("etcd.user", "etcd.password_file")?;
+    settings.check_pair("etcd.certificate", "etcd.key")?;
     for url in urls.iter().filter(|url| url.scheme() == "http") {
         if config.certificate.is_some() {
             let reason = format!("a client certificate needs https addresses, and {url} is none");
@@ -273,25 +265,6 @@ fn file(settings: &Settings, key: &str) -> Result<Option<PathBuf>, ConfigError> 
         Some(Err(error)) => Err(settings.invalid(key, format!("can't read it: {error}"))),
         _ => Ok(path),
     }
-}
-
-/// Refuses one of two keys that need each other.
-fn both(
-    settings: &Settings,
-    (one, has_one): (&'static str, bool),
-    (other, has_other): (&'static str, bool),
-) -> Result<(), ConfigError> {
-    let (set, missing) = match (has_one, has_other) {
-        (true, false) => (one, other),
-        (false, true) => (other, one),
-        _ => return Ok(()),
-    };
-    let origin = settings.origin(set).map(Origin::to_string);
-    let reason = format!(
-        "{set} is set ({}), and each needs the other",
-        origin.unwrap_or_default()
-    );
-    Err(ConfigError::missing(missing, reason))
 }
 
 fn prefix(text: &str) -> Result<String, String> {

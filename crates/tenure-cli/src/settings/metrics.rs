@@ -5,11 +5,7 @@ use std::net::SocketAddr;
 use tenure_config::{ConfigError, Settings};
 use tenure_server::MetricsConfig;
 
-use super::serve::resolve;
 use crate::logging;
-
-/// The address in examples.
-const EXAMPLE: &str = "127.0.0.1:7401";
 
 /// The checked settings of metrics.
 #[derive(Debug)]
@@ -21,10 +17,6 @@ pub(crate) struct MetricsSettings {
 
 impl MetricsSettings {
     pub(crate) fn new(settings: &Settings) -> Result<Self, ConfigError> {
-        let listen = settings.with("metrics.listen", |text| match text {
-            "" => Ok(None),
-            text => resolve(text, EXAMPLE).map(Some),
-        })?;
         let max_leases = settings.number("metrics.max_leases")?;
         let (leases, expected) = (
             settings.items("metrics.leases", Ok)?,
@@ -38,7 +30,7 @@ impl MetricsSettings {
             .with_expected(expected)
             .map_err(|error| settings.invalid("metrics.expected", error.to_string()))?;
         Ok(Self {
-            listen: listen.flatten(),
+            listen: settings.address("metrics.listen")?,
             config,
         })
     }

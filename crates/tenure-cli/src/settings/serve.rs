@@ -1,6 +1,6 @@
 //! The table `[serve]`: settings of the store.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tenure_config::{ConfigError, Settings};
@@ -10,9 +10,6 @@ use super::{cluster, limits};
 
 /// The engine with a data directory.
 const EMBEDDED: &str = "embedded";
-
-/// The address in examples.
-const EXAMPLE: &str = "127.0.0.1:7400";
 
 /// The checked settings of the store.
 #[derive(Debug)]
@@ -26,8 +23,10 @@ pub(crate) struct StoreSettings {
 
 impl StoreSettings {
     pub(crate) fn new(settings: &Settings) -> Result<Self, ConfigError> {
-        let listen = settings.with("serve.listen", |text| resolve(text, EXAMPLE))?;
-        let listen = listen.expect("it has a default");
+        let listen = settings.address("serve.listen")?.ok_or_else(|| {
+            let reason = "must not be empty: write an address and a port, or leave the key out";
+            settings.invalid("serve.listen", reason.into())
+        })?;
         let mut limits = Limits::default();
         limits::read(settings, "serve", limits.settings())?;
         let engine = settings.text("serve.engine")?.unwrap_or_default();
@@ -39,14 +38,6 @@ impl StoreSettings {
             limits,
         })
     }
-}
-
-/// Parses an address. The error shows this example of a valid one.
-pub(super) fn resolve(text: &str, example: &str) -> Result<SocketAddr, String> {
-    text.to_socket_addrs()
-        .map_err(|error| error.to_string())
-        .and_then(|mut addresses| addresses.next().ok_or_else(|| "no address".into()))
-        .map_err(|error| format!("{error}; write an address and a port, such as {example}"))
 }
 
 fn data_dir(settings: &Settings) -> Result<Option<PathBuf>, ConfigError> {

@@ -100,10 +100,7 @@ pub(super) fn member(
         ConfigError::missing(key("node"), reason)
     })?;
     member.node = Some(NodeId(node));
-    member.listen = settings.with(&key("listen"), |text| {
-        text.parse()
-            .map_err(|_| "must be an address and a port, such as 0.0.0.0:7500".into())
-    })?;
+    member.listen = settings.address(&key("listen"))?;
     member.hosts = settings.items("hosts", host_name)?;
     let secret = settings.secret(&key("key"), |bytes| {
         PeerKey::from_lines(bytes).map_err(|error| error.to_string())
@@ -114,7 +111,11 @@ pub(super) fn member(
     }
     let state_dir = settings.required_path(&key("state_dir"))?;
     member.state_dir = state_dir.unwrap_or(member.state_dir);
-    member.timings.message_lifetime = settings.duration(&key("message_lifetime"))?;
+    for (name, timing) in member.timings.by_name() {
+        if settings.has_key(&key(name)) {
+            *timing = settings.duration(&key(name))?;
+        }
+    }
     Ok(member)
 }
 
@@ -131,7 +132,6 @@ pub(super) fn bully(
     }
     bully.preempt = settings.flag("bully.preempt")?;
     bully.relay = settings.flag("bully.relay")?;
-    bully.timings.hold_down = settings.duration("bully.hold_down")?;
     let detection = &mut bully.detection;
     let by = settings.with("bully.detector", str::parse)?;
     detection.by = by.unwrap_or_default();

@@ -234,18 +234,12 @@ pub fn servers_of(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
 ///
 /// [`ConfigError::Invalid`] if the file can't be read, or contains no certificate.
 pub fn roots_of(settings: &Settings) -> Result<RootCertificates, ConfigError> {
-    let inline = settings.with("ca", |text| match text {
+    let of_text = |text: &str| match text {
         "" => Ok(None),
         text => roots_of_text(text, settings.file_key("ca")).map(Some),
-    })?;
-    let in_file = settings.path("ca_file")?.map(|path| {
-        let roots = roots_of_file(path);
-        roots.map_err(|reason| settings.invalid("ca_file", reason))
-    });
-    match (inline.flatten(), in_file.transpose()?) {
-        (Some(_), Some(_)) => Err(settings.one_too_many("ca", "ca_file")),
-        (inline, in_file) => Ok(inline.or(in_file).unwrap_or_default()),
-    }
+    };
+    let roots = settings.text_or_file("ca", of_text, roots_of_file)?;
+    Ok(roots.map(|(_, roots)| roots).unwrap_or_default())
 }
 
 #[cfg(feature = "tls")]
@@ -286,8 +280,8 @@ pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
     if let Some(certificate) = client_certificate_of(settings)? {
         credentials = credentials.with_certificate(certificate);
     }
-    if let (Some(Origin::File { path, .. }), "token") = (settings.origin(key), key) {
-        check_configuration(path).map_err(|reason| settings.invalid(key, reason))?;
+    if let (Some(Origin::File { path, .. }), "token") = (settings.origin(&key), &*key) {
+        check_configuration(path).map_err(|reason| settings.invalid(&key, reason))?;
     }
     let has_password = |server: &str| without_passwords(server) != server;
     if settings.list("servers").into_iter().any(has_password) {
@@ -303,43 +297,31 @@ pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
 }
 
 /// Returns the token of these settings, and the key of the setting.
-fn token_of(settings: &Settings) -> Result<(&'static str, Credentials), ConfigError> {
-    let text = |error: CredentialsError| error.to_string();
-    let file = settings.secret_path("token_file")?.map(|path| {
-        let file = Credentials::token_file(path);
-        file.map_err(|error| settings.invalid("token_file", text(error)))
-    });
-    let token = settings.with("token", |token| match token.trim() {
+fn token_of(settings: &Settings) -> Result<(String, Credentials), ConfigError> {
+    let message = |error: CredentialsError| error.to_string();
+    let of_text = |token: &str| match token.trim() {
         "" => Ok(None),
         token => {
-            let fixed = Credentials::token(token).map_err(text)?;
-            Ok(Some(match settings.file_key("token") {
-                Some(place) => Credentials::token_of(place).map_err(text)?,
-                None => fixed,
-            }))
+            let fixed = Credentials::token(token).map_err(message)?;
+            let place = settings.file_key("token").map(Credentials::token_of);
+            place.unwrap_or(Ok(fixed)).map(Some).map_err(message)
         }
-    })?;
-    match (file.transpose()?, token.flatten()) {
-        (Some(_), Some(_)) => Err(settings.one_too_many("token", "token_file")),
-        (Some(file), None) => Ok(("token_file", file)),
-        (None, Some(token)) => Ok(("token", token)),
-        (None, None) => Ok(("token_file", Credentials::none())),
-    }
+    };
+    let of_file = |path| Credentials::token_file(path).map_err(message);
+    let token = settings.text_or_file("token", of_text, of_file)?;
+    Ok(token.unwrap_or_else(|| ("token_file".into(), Credentials::none())))
 }
 
 /// Returns the client certificate of these settings.
 fn client_certificate_of(settings: &Settings) -> Result<Option<ClientCertificate>, ConfigError> {
-    let missing =
-        |key, other| ConfigError::missing(key, format!("{other} is set, and each needs the other"));
     let certificate = settings.path("client_certificate")?;
-    match (certificate, settings.secret_path("client_key")?) {
-        (None, None) => Ok(None),
-        (Some(certificate), Some(key)) => client_certificate(certificate, key)
-            .map(Some)
-            .map_err(|error| settings.invalid(error.setting, error.reason)),
-        (Some(_), None) => Err(missing("client_key", "client_certificate")),
-        (None, Some(_)) => Err(missing("client_certificate", "client_key")),
-    }
+    let key = settings.secret_path("client_key")?;
+    settings.check_pair("client_certificate", "client_key")?;
+    let read = certificate
+        .zip(key)
+        .map(|(certificate, key)| client_certificate(certificate, key));
+    let read = read.transpose();
+    read.map_err(|error| settings.invalid(error.setting, error.reason))
 }
 
 #[cfg(feature = "tls")]

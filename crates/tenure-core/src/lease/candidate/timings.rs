@@ -6,6 +6,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::lease::{LeaseDuration, Rules};
+use crate::time::timings;
 
 /// The shortest renew interval. Below it, the scheduling delays of a busy machine matter more than
 /// the setting.
@@ -14,46 +15,6 @@ pub const MIN_RENEW_INTERVAL: Duration = Duration::from_millis(100);
 /// The interval at which a leading candidate reads the clock. A timer that was suspended with the
 /// machine would end the term too late after the machine resumes.
 pub const TICK_INTERVAL: Duration = Duration::from_millis(200);
-
-/// Declares the timings, each with its meaning and its type: the options, the timings, and what maps
-/// the one to the other.
-macro_rules! timings {
-    (
-        $(#[$options_doc:meta])* $options:ident,
-        $(#[$timings_doc:meta])* $timings:ident,
-        $($(#[$doc:meta])* $name:ident: $type:ty => $option:expr,)*
-    ) => {
-        $(#[$options_doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub struct $options {
-            $($(#[$doc])* pub $name: Option<Duration>,)*
-        }
-
-        $(#[$timings_doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub struct $timings {
-            $($name: $type,)*
-        }
-
-        impl $options {
-            /// Returns all options with their names, which are also those of their settings.
-            pub fn by_name(&mut self) -> impl Iterator<Item = (&'static str, &mut Option<Duration>)> {
-                [$((stringify!($name), &mut self.$name)),*].into_iter()
-            }
-        }
-
-        impl $timings {
-            /// Returns the options of these timings, with all derived values filled in.
-            #[must_use]
-            pub const fn options(&self) -> $options {
-                $options { $($name: $option(self.$name),)* }
-            }
-
-            $($(#[$doc])* #[must_use] pub const fn $name(&self) -> $type { self.$name })*
-        }
-    };
-}
 
 timings! {
     /// The options of a user. The default of an omitted option follows from the lease duration.
@@ -67,6 +28,7 @@ timings! {
     /// assert_eq!(Timings::new(&options)?.renew_interval(), Duration::from_secs(2));
     /// # Ok::<(), tenure_core::lease::candidate::TimingsError>(())
     /// ```
+    #[non_exhaustive]
     TimingsOptions,
 
     /// The timeline of a term. It counts from the time at which the last successful request was *sent*:
@@ -83,7 +45,7 @@ timings! {
     /// counts as overrunning.
     ///
     /// Every value is consistent: [`TimingsError`] lists the refused combinations.
-    Timings,
+    Timings {},
 
     /// How long the store keeps the lease without a renewal. Default: 15 s. A longer duration means
     /// fewer requests, and tolerates longer outages of the store; a shorter one means a new leader
