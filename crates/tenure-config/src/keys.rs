@@ -91,7 +91,9 @@ impl Keys {
         };
         let (mut table, mut doc) = ("", None);
         for line in text.lines() {
-            let comment = line.strip_prefix("# ").or((line == "#").then_some(""));
+            let comment = line
+                .strip_prefix("# ")
+                .or_else(|| (line == "#").then_some(""));
             let line = line.strip_prefix('#').unwrap_or(line);
             if let Some(comment) = comment {
                 let doc: &mut String = doc.get_or_insert_default();
@@ -181,7 +183,7 @@ impl Key {
     #[must_use]
     pub fn described_default(&self) -> Option<&'static str> {
         let is_none = self.is_secret() || self.note("no default").is_some();
-        self.note("default: ").or(is_none.then_some("none"))
+        self.note("default: ").or_else(|| is_none.then_some("none"))
     }
 
     /// Returns the allowed values: a range, or texts in quotes.

@@ -246,6 +246,7 @@ impl Settings {
     }
 
     /// Returns the place of a key in a file that can be read again. A pipe can't.
+    #[must_use]
     pub fn file_key(&self, key: &str) -> Option<FileKey> {
         match self.origin(key)? {
             Origin::File { path, .. } if path.is_file() => Some(FileKey {

@@ -124,7 +124,7 @@ fn read(settings: &Settings, purpose: Purpose) -> Result<Config, ConfigError> {
         *timing = settings.duration(name)?;
     }
     config.timings =
-        Timings::new(&config.timings_options).map_err(|reason| impossible(settings, reason))?;
+        Timings::new(&config.timings_options).map_err(|reason| impossible(settings, &reason))?;
     config.lock_delay = settings.duration("lock_delay")?.unwrap_or_default();
     if settings.text("on_overrun")? == Some("report") {
         config.on_overrun = OnOverrun::Report;
@@ -345,7 +345,7 @@ fn client_certificate(
 }
 
 /// Returns the error for contradicting timings, with the origin of each key that was set.
-fn impossible(settings: &Settings, reason: TimingsError) -> ConfigError {
+fn impossible(settings: &Settings, reason: &TimingsError) -> ConfigError {
     let keys: &[&'static str] = match reason {
         TimingsError::LeaseDuration { .. } => &["lease_duration"],
         TimingsError::ProgressDeadline { .. } => &["progress_deadline"],

@@ -18,7 +18,6 @@ mod recorder;
 
 #[cfg(feature = "metrics")]
 mod facade;
-#[cfg(any(feature = "metrics", feature = "config-file"))]
 mod families;
 
 use tenure_core::lease::candidate::EndReason;
@@ -31,7 +30,6 @@ use crate::candidate::Candidate;
 
 #[cfg(feature = "metrics")]
 pub(crate) use facade::publish;
-#[cfg(any(feature = "metrics", feature = "config-file"))]
 pub use families::{MetricFamily, MetricSample, MetricValue};
 pub use histogram::{DurationBucket, DurationHistogram};
 pub(crate) use recorder::Recorder;

@@ -197,15 +197,6 @@ fn an_invalid_value_is_reported_with_file_line_key_value_and_a_valid_value() {
 }
 
 #[test]
-fn an_invalid_environment_variable_is_reported_by_name() {
-    let error = load("election = \"a\"", &[("TENURE_STOP_GRACE", "soon")]).unwrap_err();
-    assert!(
-        error.starts_with("environment variable TENURE_STOP_GRACE: stop_grace"),
-        "{error}"
-    );
-}
-
-#[test]
 fn an_unknown_key_is_reported_with_its_place_and_the_nearest_known_key() {
     let error = refused("election = \"a\"\nlease_duratoin = \"1s\"\n");
     assert_eq!(
