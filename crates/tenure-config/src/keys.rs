@@ -32,6 +32,7 @@ const ANY_NAME: &str = "# any name";
 pub struct Keys {
     pub(crate) text: &'static str,
     pub(crate) keys: Vec<Key>,
+    pub(crate) tables: Vec<&'static str>,
     /// The table whose variables are without it, if messages show keys without their tables.
     pub(crate) main_table: Option<&'static str>,
     /// The table whose keys the user chooses.
@@ -55,37 +56,18 @@ pub struct Key {
 }
 
 impl Keys {
-    /// Reads the keys of a text. In messages they have their tables.
+    /// Reads the keys of a text. With a main table, all keys are in tables, messages show them without
+    /// their tables, and the variables of the main table are without it.
     ///
     /// # Panics
     ///
     /// If a line is not TOML.
     #[must_use]
-    pub fn new(text: &'static str) -> Self {
-        Self::read(text, None)
-    }
-
-    /// Reads the keys of a program whose keys are all in tables. Messages show them without their
-    /// tables, and the variables of `main_table` are without it.
-    ///
-    /// # Panics
-    ///
-    /// If a line is not TOML.
-    #[must_use]
-    pub fn in_tables(text: &'static str, main_table: &'static str) -> Self {
-        Self::read(text, Some(main_table))
-    }
-
-    /// Returns the text, which is a valid file.
-    #[must_use]
-    pub const fn text(&self) -> &'static str {
-        self.text
-    }
-
-    fn read(text: &'static str, main_table: Option<&'static str>) -> Self {
+    pub fn new(text: &'static str, main_table: Option<&'static str>) -> Self {
         let mut keys = Self {
             text,
             keys: Vec::new(),
+            tables: Vec::new(),
             main_table,
             free_table: None,
         };
@@ -100,6 +82,7 @@ impl Keys {
                 let _ = write!(doc, "{comment} ");
             } else if let Some(name) = line.strip_prefix('[') {
                 (table, doc) = (name.trim_end_matches(']'), None);
+                keys.tables.push(table);
             } else if line.is_empty() {
                 doc = None;
             } else {
@@ -114,15 +97,10 @@ impl Keys {
         keys
     }
 
-    /// Returns the tables, each once.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = &str> + Clone {
-        let tables = self
-            .keys
-            .iter()
-            .filter_map(|key| Some(key.name.split_once('.')?.0));
-        let mut last = "";
-        let first_keys = tables.filter(move |table| std::mem::replace(&mut last, table) != *table);
-        first_keys.chain(self.free_table)
+    /// Returns the text, which is a valid file.
+    #[must_use]
+    pub const fn text(&self) -> &'static str {
+        self.text
     }
 }
 

@@ -1,6 +1,5 @@
 //! The keys that a program reads, and the others that may be in its file.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use crate::keys::{Key, Keys};
@@ -82,7 +81,7 @@ impl Scope {
 
     /// Returns whether the value of this key is a secret, which messages must not contain.
     pub(crate) fn is_secret(self, key: &str) -> bool {
-        self.key(key).is_some_and(|key| key.is_secret())
+        self.key(key).is_some_and(Key::is_secret)
     }
 
     /// Returns whether any key with this name, in any table, is a secret.
@@ -96,9 +95,9 @@ impl Scope {
         let Some((table, key)) = name.split_once('.') else {
             return name;
         };
-        let has_table = |keys: &&&LazyLock<Keys>| keys.tables().any(|known| known == table);
-        let keys = self.all.iter().find(has_table);
-        if keys.is_some_and(|keys| keys.main_table.is_some()) {
+        let is_short =
+            |keys: &&LazyLock<Keys>| keys.main_table.is_some() && keys.tables.contains(&table);
+        if self.all.iter().any(is_short) {
             key
         } else {
             name
@@ -112,10 +111,11 @@ impl Scope {
         key.map_or(spelling, |key| &key.name)
     }
 
-    /// Returns the environment variables of this scope, each with its key.
-    pub(crate) fn variables(self) -> BTreeMap<String, &'static str> {
-        let of_key = |key: &'static Key| key.variables().map(|variable| (variable, &*key.name));
-        self.keys().flat_map(of_key).collect()
+    /// Returns the key of this scope that this variable sets.
+    pub(crate) fn key_of_variable(self, name: &str) -> Option<&'static str> {
+        let mut keys = self.keys();
+        let key = keys.find(|key| key.variables().any(|variable| variable == name));
+        key.map(|key| &*key.name)
     }
 
     /// Returns the environment variables of all programs.
@@ -136,8 +136,8 @@ impl Scope {
 
     /// Returns the tables of all programs.
     fn tables(self) -> impl Iterator<Item = &'static str> + Clone {
-        let known = self.all.iter().flat_map(|keys| keys.tables());
-        known.chain(self.ignored.iter().copied())
+        let known = self.all.iter().flat_map(|keys| &keys.tables);
+        known.chain(self.ignored).copied()
     }
 
     /// Returns the table whose name is most similar to this one, if one is similar.

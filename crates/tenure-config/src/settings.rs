@@ -116,18 +116,14 @@ impl Settings {
         &mut self,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<(), ConfigError> {
-        let keys = self.scope.variables();
         let mut read = Self::new(self.scope);
         for (name, value) in environment {
-            // Only the prefix must be in upper case.
-            if !name.starts_with(PREFIX) {
-                continue;
-            }
-            // Templates of units and containers write an empty value for what is not set.
-            if value.is_empty() {
-                continue;
-            }
-            if let Some(key) = keys.get(&name.to_ascii_uppercase()) {
+            // Only the prefix must be in upper case. Templates of units and containers write an empty
+            // value for what is not set.
+            if name.starts_with(PREFIX)
+                && !value.is_empty()
+                && let Some(key) = self.scope.key_of_variable(&name.to_ascii_uppercase())
+            {
                 read.insert(key, Setting::of_text([value], Origin::Environment(name)))?;
             }
         }

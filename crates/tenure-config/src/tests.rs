@@ -30,13 +30,14 @@ name = "some"  # default: required
 [texts]
 #some = "text"  # any name
 "#,
+        None,
     )
 });
 
 static SERVER: LazyLock<Keys> = LazyLock::new(|| {
-    Keys::in_tables(
+    Keys::new(
         "[main]\n#max_history = 1\n[other]\n#listen = \"\"\n",
-        "main",
+        Some("main"),
     )
 });
 

@@ -31,7 +31,7 @@ mod tests;
 
 /// The keys of the store.
 static STORE_KEYS: LazyLock<Keys> =
-    LazyLock::new(|| Keys::in_tables(include_str!("keys.toml"), "serve"));
+    LazyLock::new(|| Keys::new(include_str!("keys.toml"), Some("serve")));
 
 /// The keys of all programs, which may be in one file.
 pub(crate) static ALL_KEYS: [&LazyLock<Keys>; 2] = [&tenure::config::KEYS, &STORE_KEYS];

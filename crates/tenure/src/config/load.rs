@@ -19,7 +19,7 @@ use crate::root_certificates::RootCertificates;
 use crate::store::{Endpoint, EndpointError};
 
 /// The keys of a candidate.
-pub static KEYS: LazyLock<Keys> = LazyLock::new(|| Keys::new(include_str!("keys.toml")));
+pub static KEYS: LazyLock<Keys> = LazyLock::new(|| Keys::new(include_str!("keys.toml"), None));
 
 static ALL: [&LazyLock<Keys>; 1] = [&KEYS];
 
