@@ -87,6 +87,14 @@
 //! | `metrics` | publishes the [`Metrics`] of candidates through the facade of the crate `metrics` |
 //! | `tower` | `fence::FenceLayer`: rejects stale requests in front of an HTTP service |
 //!
+//! # Layers of the source
+//!
+//! Each folder uses only the folders after it. `api` has the types that an application names.
+//! `election` is the thread that renews, with the strategies, the running terms and their metrics.
+//! `peers` has the members of an election among peers, and `service` the lease services, each with
+//! the settings of `config`. `http` has the clients of the store, credentials and certificates, and
+//! `base` has errors, clocks and other types that all layers share.
+//!
 //! # Platforms
 //!
 //! Linux, Android and Apple's systems: they have a clock that counts while the machine is
@@ -100,77 +108,66 @@ compile_error!(
      time in suspension, and knows such clocks of Linux, Android and Apple's systems only"
 );
 
-mod candidate;
-mod candidate_runtime;
-mod guarantee;
-mod health;
-mod leadership;
-mod shutdown;
-mod task;
-
-pub mod backend;
+mod api;
+mod base;
 pub mod config;
-pub mod fence;
-#[cfg(feature = "peers")]
-pub mod listener;
-pub mod metrics;
-pub mod observe;
+mod election;
+mod http;
 #[cfg(feature = "peers")]
 pub mod peers;
-#[cfg(feature = "router")]
-pub mod router;
-pub mod store;
+mod service;
 pub mod testing;
-pub mod trace;
 
-#[cfg(any(feature = "peers", feature = "router"))]
-mod browser_guard;
-mod client_certificate;
-mod clock;
-mod credentials;
-mod file_value;
-mod http;
-mod http_client;
-mod last_addresses;
-mod overrun;
-mod parts;
-mod random;
-mod root_certificates;
-mod runtime;
-mod term;
-mod term_guard;
-
-#[cfg(feature = "peers")]
-mod group_store;
-#[cfg(feature = "peers")]
-mod peer_member;
 #[cfg(feature = "peers")]
 mod peer_page;
-#[cfg(feature = "peers")]
-mod peer_transport;
-#[cfg(feature = "peers")]
-mod quorum;
 
-#[doc(inline)]
-pub use self::metrics::Metrics;
-pub use candidate::{Candidate, LeadershipGuard, RunError, TermSummary};
-pub use candidate_runtime::{CandidateRuntime, StartError};
-pub use client_certificate::{ClientCertificate, ClientCertificateError};
+#[cfg(feature = "router")]
+pub use api::router;
+pub use api::{fence, observe};
+pub use base::trace;
+pub use election::metrics;
+pub use http::store;
+
+pub use api::candidate::{Candidate, LeadershipGuard};
+pub use api::candidate_runtime::CandidateRuntime;
+pub use api::leadership::{Hold, Leadership};
+pub use api::shutdown::{SAME_REQUEST, shutdown_signal};
+pub use base::guarantee::Guarantee;
+pub use base::health::HealthCheck;
+pub use base::http_error::HttpClientError;
+pub use base::task::TaskResult;
+pub use base::term::TermSummary;
+#[cfg(feature = "peers")]
+pub use base::term::{QuorumKind, TermQuorum};
 #[cfg(feature = "config-file")]
 pub use config::ConfigError;
 #[doc(inline)]
 pub use config::{Config, OnOverrun};
-pub use credentials::{Credentials, CredentialsError};
-pub use guarantee::Guarantee;
-pub use health::HealthCheck;
-pub use http::HttpClientError;
-pub use leadership::{Hold, Leadership, NotLeading, ProclaimError};
-#[cfg(feature = "peers")]
-pub use quorum::{QuorumKind, TermQuorum};
-pub use root_certificates::{RootCertificates, RootCertificatesError};
-pub use shutdown::{SAME_REQUEST, shutdown_signal};
-pub use task::TaskResult;
+pub use election::error::{NotLeading, ProclaimError, RunError};
+#[doc(inline)]
+pub use election::metrics::Metrics;
+pub use http::client_certificate::{ClientCertificate, ClientCertificateError};
+pub use http::credentials::{Credentials, CredentialsError};
+pub use http::root_certificates::{RootCertificates, RootCertificatesError};
+pub use service::StartError;
 pub use tenure_core::lease::candidate::{EndReason, Timings, TimingsError, TimingsOptions};
 pub use tenure_core::{
     CandidateId, CandidateIdError, ElectionName, Epoch, Name, NameError, NodeId, UnixMillis,
 };
+
+pub mod backend {
+    //! Lease services: they grant the leases that candidates compete for.
+    //!
+    //! [`LeaseService`] shows the lease of any service to tools.
+
+    pub use crate::service::{AwaitedTerm, BackendError, LeaseService};
+}
+
+#[cfg(feature = "peers")]
+pub mod listener {
+    //! Parts of a listener that can be reached without a credential, such as one that shows the status
+    //! of a process.
+
+    pub use crate::http::browser_guard::guard;
+    pub use crate::peers::transport::{AcceptedStream, listen};
+}

@@ -14,8 +14,8 @@ use tenure_core::detector::{DetectionOptions, OptionsError};
 use tenure_core::text::without_passwords;
 use tenure_core::{Name, NodeId};
 
-use crate::credentials::ip_of;
-use crate::peer_transport::PeerKey;
+use crate::base::peer_key::PeerKey;
+use crate::http::credentials::ip_of;
 
 /// A member of an election among peers: its node id, its address and its priority.
 ///

@@ -8,7 +8,7 @@ use tenure_core::{Name, NodeId};
 
 use super::load::{Purpose, election_of};
 use super::{Bully, BullyError, Peer, PeerError};
-use crate::peer_transport::PeerKey;
+use crate::base::peer_key::PeerKey;
 
 /// The table of members without a store, and that of members beside a store.
 const BULLY: &str = "bully";

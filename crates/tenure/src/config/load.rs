@@ -12,11 +12,11 @@ use tenure_core::wire::MAX_METADATA_BYTES;
 
 use super::candidate::{Config, OnOverrun};
 use super::strategy::Strategy;
-use crate::client_certificate::{ClientCertificate, ClientCertificateError};
-use crate::credentials::{Credentials, CredentialsError};
-use crate::guarantee::Guarantee;
-use crate::root_certificates::RootCertificates;
-use crate::store::{Endpoint, EndpointError};
+use crate::base::guarantee::Guarantee;
+use crate::http::client_certificate::{ClientCertificate, ClientCertificateError};
+use crate::http::credentials::{Credentials, CredentialsError};
+use crate::http::root_certificates::RootCertificates;
+use crate::http::store::{Endpoint, EndpointError};
 
 /// The keys of a candidate.
 pub static KEYS: LazyLock<Keys> = LazyLock::new(|| Keys::new(include_str!("keys.toml"), None));
@@ -303,7 +303,9 @@ fn token_of(settings: &Settings) -> Result<(String, Credentials), ConfigError> {
         "" => Ok(None),
         token => {
             let fixed = Credentials::token(token).map_err(message)?;
-            let place = settings.file_key("token").map(Credentials::token_of);
+            let place = settings.file_key("token");
+            let place =
+                place.map(|key| Credentials::token_of(&key.to_string(), move || key.read()));
             place.unwrap_or(Ok(fixed)).map(Some).map_err(message)
         }
     };
