@@ -101,9 +101,7 @@ fn an_unknown_variable_is_reported_with_the_nearest_setting() {
     }
     for name in [
         "TENURE_EPOCH",
-        "TENURE_CANDIDATE",
         "TENURE_MAX_HISTORY",
-        "TENURE_PORT_7400_TCP_ADDR",
         "TENURE_SERVICE_HOST",
         "TENURES",
     ] {

@@ -214,13 +214,8 @@ fn what_no_program_knows_is_refused_and_the_tables_of_a_store_are_left_to_it() {
             "[acess]\nfile = \"x\"",
             "unknown table [acess]; did you mean [access]?",
         ),
-        (
-            "[bulli]\nnode = 1",
-            "unknown table [bulli]; did you mean [bully]?",
-        ),
         ("[limits]\nmax = 1", "unknown table [limits]; known are ["),
         ("access = \"x\"", "access = \"x\": must be a table"),
-        ("[[access]]", "must be a table: write [access]"),
     ] {
         let error = refused(&format!("election = \"a\"\n{text}\n"));
         assert!(
