@@ -11,5 +11,5 @@ if [ -z "$last" ]; then
   exit 0
 fi
 command -v cargo-semver-checks > /dev/null || "${TENURE_CARGO:-cargo}" install --locked cargo-semver-checks
-"${TENURE_CARGO:-cargo}" semver-checks --baseline-rev "$last" --package tenure --package tenure-core \
+"${TENURE_CARGO:-cargo}" semver-checks --baseline-rev "$last" --package tenure --package tenure-config --package tenure-core \
   --package tenure-server --package tenure-azure

@@ -8,13 +8,20 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("tenure-core", &[]),
     ("tenure-azure", &["tenure-core", "tenure-server"]),
-    ("tenure", &["tenure-azure", "tenure-core"]),
+    ("tenure-config", &["tenure-core"]),
+    ("tenure", &["tenure-azure", "tenure-config", "tenure-core"]),
     ("tenure-server", &["tenure-core"]),
     ("tenure-sim", &["tenure-core"]),
     ("tenure-lab", &["tenure", "tenure-core", "tenure-sim"]),
     (
         "tenure-cli",
-        &["tenure", "tenure-azure", "tenure-core", "tenure-server"],
+        &[
+            "tenure",
+            "tenure-azure",
+            "tenure-config",
+            "tenure-core",
+            "tenure-server",
+        ],
     ),
     ("tenure-examples", &[]),
     (

@@ -20,14 +20,6 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn an_unknown_key_is_refused_with_file_line_and_the_nearest_key() {
-    let said = refused("election = \"a/b\"\n\n[serve]\nlistn = \"127.0.0.1:0\"\n");
-    for part in ["tenure.toml:4", "listn", "did you mean listen?"] {
-        assert!(said.contains(part), "{part}: {said}");
-    }
-}
-
-#[test]
 fn a_key_with_control_characters_is_shown_escaped() {
     let said = refused("\"\\u001b[31mlisten\" = 1\n");
     assert!(said.contains("unknown key \\u001b[31mlisten"), "{said}");
@@ -80,22 +72,6 @@ fn a_key_set_of_bearer_tokens_without_a_public_key_is_refused() {
     for part in ["tenure.toml:2", "bearer_keys", "no public key"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-}
-
-#[test]
-fn a_file_that_is_not_toml_is_refused_with_its_line() {
-    let said = refused("[serve]\nlisten = \n");
-    assert!(
-        said.contains("tenure.toml") && said.contains("line 2"),
-        "{said}"
-    );
-}
-
-#[test]
-fn a_file_that_is_not_there_is_refused() {
-    let output = run(&["serve", "--config", "/no/such/file.toml"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("/no/such/file.toml"));
 }
 
 #[test]

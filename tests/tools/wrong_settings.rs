@@ -69,41 +69,6 @@ fn no_command_starts_with_a_table_that_it_does_not_know() {
 }
 
 #[test]
-fn a_misspelt_table_of_a_store_ends_its_start() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tenure.toml");
-    for (text, told) in [
-        ("[Access]\nfile = \"x\"", "did you mean [access]?"),
-        ("acess.file = \"x\"", "did you mean [access]?"),
-        ("[audits]\nrequired = true", "did you mean [audit]?"),
-        ("[tsl]\ncertificate = \"x\"", "did you mean [tls]?"),
-        ("[server]\nlisten = \"x\"", "did you mean [serve]?"),
-        (
-            "[limits]\nmax_waiting = 1",
-            "unknown table [limits]; known are [",
-        ),
-        ("[audti]", "did you mean [audit]?"),
-        ("[metrcs]", "did you mean [metrics]?"),
-        ("access_file = \"x\"", "unknown key access_file"),
-        (
-            "trusted_proxies = [\"10.0.0.1\"]",
-            "did you mean trusted_proxies in [access]?",
-        ),
-    ] {
-        fs::write(&path, text).unwrap();
-        let file = path.to_str().unwrap();
-        let serve = run(&["serve", "--engine", "memory", "--config", file]);
-        assert_eq!(code(&serve), 2, "{text}: {serve:?}");
-        let said = stderr(&serve);
-        assert!(
-            said.contains("tenure.toml:1: unknown") && said.contains(told),
-            "{said}"
-        );
-        assert_eq!(stderr(&run(&["config", "check", file])), said);
-    }
-}
-
-#[test]
 fn a_check_refuses_what_the_start_refuses_with_the_same_words() {
     let folder = tempfile::tempdir().unwrap();
     let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

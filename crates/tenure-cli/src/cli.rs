@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
-use tenure::__cli::check_path;
+use tenure_core::file_path;
 
 use crate::commands::{
     access, audit, backup, break_lease, cluster, completions, config, context, dashboard, demo,
@@ -130,7 +130,7 @@ fn with_rules(command: clap::Command) -> clap::Command {
         }
         argument.value_parser(
             PathBufValueParser::new()
-                .try_map(|path| check_path(&path.to_string_lossy()).map(|()| path)),
+                .try_map(|path| file_path::check(&path.to_string_lossy()).map(|()| path)),
         )
     });
     command.mut_subcommands(with_rules)

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     let result = logging::start(cli.log_format, cli.command.service()).and_then(|()| {
         runtime::survive_limit_of_file_size()?;
         if cli.command.reads_settings() {
-            tenure::__cli::warn_of_unknown_variables();
+            tenure_config::warn_of_unknown_variables(settings::CANDIDATE);
         }
         cli.command.run()
     });

@@ -1,9 +1,10 @@
 //! Clients of the store for commands.
 
-use tenure::__cli::Settings;
-use tenure::config::ConfigError;
+use tenure::config::{cluster_of, credentials_of, peers_of, roots_of, servers_of};
+use tenure::peers::PeersClient;
 use tenure::store::{LeaseView, StoreClient, StoreError};
 use tenure::{ElectionName, Name};
+use tenure_config::{ConfigError, Settings};
 
 use crate::exit::{self, REFUSED};
 use crate::settings::ClientArgs;
@@ -27,10 +28,10 @@ pub(crate) fn client(arguments: &ClientArgs) -> anyhow::Result<StoreClient> {
         return Err(settings.invalid("strategy", reason.into()).into());
     }
     require_store(&settings)?;
-    let servers = tenure::__cli::servers_of(&settings)?;
-    let roots = tenure::__cli::roots_of(&settings)?;
+    let servers = servers_of(&settings)?;
+    let roots = roots_of(&settings)?;
     let client = StoreClient::with_root_certificates(&servers, &roots)?;
-    Ok(client.with_credentials(tenure::__cli::credentials_of(&settings)?)?)
+    Ok(client.with_credentials(credentials_of(&settings)?)?)
 }
 
 /// The strategy, if candidates are elected by a lease that is not in a store, and no flag names a
@@ -77,4 +78,12 @@ pub(crate) async fn list(
 pub(crate) fn unknown_lease(name: &ElectionName) -> anyhow::Error {
     let error = anyhow::anyhow!("there is no lease {name}: no candidate has ever competed for it");
     exit::error(REFUSED, error)
+}
+
+/// Returns a client of the members that these settings name.
+pub(crate) fn peers(settings: &Settings) -> anyhow::Result<PeersClient> {
+    Ok(PeersClient::new(
+        cluster_of(settings)?,
+        peers_of(settings)?,
+    )?)
 }

@@ -1,6 +1,7 @@
 //! Text of others, made safe to print.
 
 use alloc::borrow::Cow;
+use alloc::format;
 use alloc::string::String;
 use core::fmt::Write as _;
 
@@ -35,6 +36,23 @@ pub fn escape(text: &str) -> Cow<'_, str> {
 #[must_use]
 pub fn escape_document(document: &str) -> Cow<'_, str> {
     escape_if(document, |c| c > ' ' && is_unprintable(c))
+}
+
+/// The text that replaces a password.
+pub const HIDDEN_PASSWORD: &str = "***";
+
+/// Returns a text without the password of an address in it. The text may contain valid or invalid
+/// addresses. In case of doubt, more is hidden than necessary.
+#[must_use]
+pub fn without_passwords(text: &str) -> String {
+    let Some((before, host)) = text.rsplit_once('@') else {
+        return text.into();
+    };
+    let user = before.find("://").map_or(0, |at| at + "://".len());
+    match before[user..].split_once(':') {
+        Some((name, _)) => format!("{}{name}:{HIDDEN_PASSWORD}@{host}", &before[..user]),
+        None => text.into(),
+    }
 }
 
 fn escape_if(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
@@ -102,5 +120,28 @@ mod tests {
         let escaped = escape_document(&json);
         assert_eq!(escaped, "\"\\u202e\\udb40\\udc41\\u2028é\\n\"");
         assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), value);
+    }
+
+    #[test]
+    fn a_password_is_hidden_in_every_text_that_contains_one() {
+        for (text, shown) in [
+            ("http://host:7400", "http://host:7400"),
+            ("http://host/a@b:c", "http://host/a@b:c"),
+            ("http://user@host", "http://user@host"),
+            ("http://user:secret@host", "http://user:***@host"),
+            ("http://:secret@host/way", "http://:***@host/way"),
+            ("http://user:se@cret@host", "http://user:***@host"),
+            ("ftp://user:secret@host", "ftp://user:***@host"),
+            ("http://user:secret@ho st", "http://user:***@ho st"),
+            ("user:se/cret@host", "user:***@host"),
+            ("http://user@ho st", "http://user@ho st"),
+            ("1@5=http://host", "1@5=http://host"),
+            ("1@5=http://user:secret@host", "1@5=http://user:***@host"),
+            ("http://a,http://b:secret@c", "http://a,http:***@c"),
+            ("http://a:one@b,http://c:two@d", "http://a:***@d"),
+            ("no address", "no address"),
+        ] {
+            assert_eq!(without_passwords(text), shown, "{text}");
+        }
     }
 }

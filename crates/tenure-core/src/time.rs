@@ -4,6 +4,47 @@ use core::fmt;
 use core::ops::Add;
 use core::time::Duration;
 
+/// Declares timings, each with its meaning and its type: the options of a user, the timings themselves,
+/// and what maps the one to the other. The function after `=>` makes an option of a timing.
+macro_rules! timings {
+    (
+        $(#[$options_doc:meta])* $options:ident,
+        $(#[$timings_doc:meta])* $timings:ident { $($of:ident: $of_type:ty,)* },
+        $($(#[$doc:meta])* $name:ident: $type:ty => $option:expr,)*
+    ) => {
+        $(#[$options_doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $options {
+            $($(#[$doc])* pub $name: Option<Duration>,)*
+        }
+
+        $(#[$timings_doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub struct $timings {
+            $($of: $of_type,)*
+            $($name: $type,)*
+        }
+
+        impl $options {
+            /// Returns all options with their names, which are also those of their settings.
+            pub fn by_name(&mut self) -> impl Iterator<Item = (&'static str, &mut Option<Duration>)> {
+                [$((stringify!($name), &mut self.$name)),*].into_iter()
+            }
+        }
+
+        impl $timings {
+            /// Returns the options of these timings, with all derived values filled in.
+            #[must_use]
+            pub const fn options(&self) -> $options {
+                $options { $($name: $option(self.$name),)* }
+            }
+
+            $($(#[$doc])* #[must_use] pub const fn $name(&self) -> $type { self.$name })*
+        }
+    };
+}
+pub(crate) use timings;
+
 /// A reading of a monotonic clock, in nanoseconds since an origin that the owner of the clock
 /// chose.
 ///

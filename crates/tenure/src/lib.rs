@@ -131,7 +131,7 @@ pub use http::store;
 pub use api::candidate::{Candidate, LeadershipGuard};
 pub use api::candidate_runtime::CandidateRuntime;
 pub use api::leadership::{Hold, Leadership};
-pub use api::shutdown::shutdown_signal;
+pub use api::shutdown::{SAME_REQUEST, shutdown_signal};
 pub use base::guarantee::Guarantee;
 pub use base::health::HealthCheck;
 pub use base::http_error::HttpClientError;
@@ -163,26 +163,11 @@ pub mod backend {
     pub use crate::service::{AwaitedTerm, BackendError, LeaseService};
 }
 
-/// The settings of candidates as the command `tenure` reads them. Not part of the public API: it
-/// may change in any release.
-#[cfg(feature = "config-file")]
-#[doc(hidden)]
-pub mod __cli {
-    pub use crate::base::link_free_path::link_free_path;
-    #[cfg(feature = "peers")]
-    pub use crate::config::bully_settings::{cluster_of, peers_of};
-    pub use crate::config::load::{credentials_of, from_settings, roots_of, servers_of};
-    pub use crate::config::permissions::{warn_of_folder, warn_of_secret};
-    pub use crate::config::settings::{
-        EXAMPLE, Scope, Settings, is_secret, secret_variables, warn_of_unknown_variables,
-    };
-    #[cfg(any(feature = "peers", feature = "router"))]
-    pub use crate::http::browser_guard::guard;
-    pub use tenure_core::file_path::check as check_path;
+#[cfg(feature = "peers")]
+pub mod listener {
+    //! Parts of a listener that can be reached without a credential, such as one that shows the status
+    //! of a process.
 
-    pub use crate::api::shutdown::SAME_REQUEST;
-    pub use crate::election::metrics::{MetricFamily, MetricSample, MetricValue};
-    pub use crate::election::overrun::set_flush;
-    #[cfg(feature = "peers")]
+    pub use crate::http::browser_guard::guard;
     pub use crate::peers::transport::{AcceptedStream, listen};
 }

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde_json::json;
-use tenure::__cli::{Scope, Settings, check_path};
+use tenure_config::Settings;
+use tenure_core::file_path;
 use toml_edit::{DocumentMut, value};
 
+use crate::settings::CANDIDATE;
 use crate::settings::contexts::{Contexts, default_path};
 use crate::{exit, new_files, output};
 
@@ -85,14 +87,14 @@ impl Context {
                 let text = fs::read_to_string(file)
                     .with_context(|| format!("can't read {}", file.display()))?;
                 // A misspelt key would be left out without a word.
-                Settings::of_file(Scope::Candidate, file)?;
+                Settings::of_file(CANDIDATE, file)?;
                 let mut added: DocumentMut = text
                     .parse()
                     .with_context(|| format!("{} is not TOML", file.display()))?;
                 // A context is used in any directory, so its paths are made absolute.
                 for key in ["ca_file", "token_file", "client_certificate", "client_key"] {
                     if let Some(path) = added.get(key).and_then(|item| item.as_str()) {
-                        check_path(path).map_err(|error| {
+                        file_path::check(path).map_err(|error| {
                             let text = format!("{}: {key} = {path:?}: {error}", file.display());
                             exit::bad_configuration(text)
                         })?;

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::Table;
-use tenure::__cli::{Scope, Settings};
-use tenure::config::ConfigError;
-use tenure::peers::{CarriedBy, Counters, ElectionId, GroupView, PeerView, PeersClient};
+use tenure::peers::{CarriedBy, Counters, ElectionId, GroupView, PeerView};
+use tenure_config::{ConfigError, Settings};
 
 use crate::exit::{self, UNREACHABLE};
 use crate::output::{self, or_dash};
 use crate::runtime;
+use crate::settings::CANDIDATE;
+use crate::store;
 
 /// Show the status of each member of an election among peers
 ///
@@ -37,11 +38,7 @@ pub(crate) struct Peers {
 impl Peers {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let settings = self.settings()?;
-        let (peers, cluster) = (
-            tenure::__cli::peers_of(&settings)?,
-            tenure::__cli::cluster_of(&settings)?,
-        );
-        let client = PeersClient::new(cluster, peers)?;
+        let client = store::peers(&settings)?;
         let asked = runtime::current_thread()?.block_on(client.ask_all());
         let group = GroupView::of(&asked);
         if self.json {
@@ -60,7 +57,7 @@ impl Peers {
 
     /// The settings of a member: the file, overridden by the environment, overridden by flags.
     fn settings(&self) -> Result<Settings, ConfigError> {
-        let mut settings = Settings::load(Scope::Candidate, self.config.as_deref())?;
+        let mut settings = Settings::load(CANDIDATE, self.config.as_deref())?;
         settings.set_flag("election", &self.election);
         if settings.has_table("fallback") {
             settings.set_flag("fallback.members", &self.peers);

@@ -4,9 +4,9 @@ use clap::Args;
 use serde_json::json;
 use tenure::ElectionName;
 use tenure::backend::LeaseService;
-use tenure::config::Origin;
-use tenure::peers::{Asked, GroupView, PeersClient};
+use tenure::peers::{Asked, GroupView};
 use tenure::store::StoreError;
+use tenure_config::Origin;
 
 use crate::lease_view::{self, LeaseArgs};
 use crate::output;
@@ -76,8 +76,7 @@ impl Status {
         }
         let name = self.lease.name.to_string();
         settings.set("election", [name], Origin::Flag("NAME".into()));
-        let peers = tenure::__cli::peers_of(&settings)?;
-        let client = PeersClient::new(tenure::__cli::cluster_of(&settings)?, peers)?;
+        let client = store::peers(&settings)?;
         let asked = block_on(async { anyhow::Ok(client.ask_all().await) })?;
         let group = GroupView::of(&asked);
         Ok(Some((asked, group)))
@@ -99,7 +98,7 @@ impl Status {
             return Err(settings.invalid(key, reason).into());
         }
         settings.set("election", [name.to_string()], Origin::Flag("NAME".into()));
-        let config = tenure::__cli::from_settings(&settings)?;
+        let config = tenure::Config::from_settings(&settings)?;
         Ok(LeaseService::from_config(&config)?)
     }
 }

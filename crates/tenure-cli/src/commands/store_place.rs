@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tenure::__cli::{Scope, Settings};
-use tenure::config::ConfigError;
+use tenure_config::{ConfigError, Settings};
 use tenure_server::ClusterConfig;
 
+use crate::settings::STORE;
 use crate::settings::serve::StoreSettings;
 
 /// The flags that name the place.
@@ -34,7 +34,7 @@ impl PlaceArgs {
         if let (Some(data_dir), None) = (&self.data_dir, &self.config) {
             return Ok(Place::Folder(data_dir.clone()));
         }
-        let mut settings = Settings::load(Scope::Store, self.config.as_deref())?;
+        let mut settings = Settings::load(STORE, self.config.as_deref())?;
         let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
         settings.set_flag("serve.data_dir", &data_dir.map(Cow::into_owned));
         let settings = without_server(settings)?;
@@ -52,7 +52,7 @@ impl PlaceArgs {
     /// The same for a command that creates the place: it has no default.
     pub(super) fn new_place(&self) -> Result<Place, ConfigError> {
         if self.data_dir.is_none() && self.config.is_none() {
-            let settings = Settings::load(Scope::Store, None)?;
+            let settings = Settings::load(STORE, None)?;
             let is_named = |key: &&str| settings.origin(key).is_some();
             if !["serve.data_dir", "serve.engine"].iter().any(is_named) {
                 let reason = "name the place of the new store: --data-dir DIR, or --config FILE";

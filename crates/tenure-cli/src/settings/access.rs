@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use tenure::__cli::Settings;
-use tenure::config::ConfigError;
+use tenure_config::{ConfigError, Settings};
 use tenure_core::wire;
 use tenure_server::access::TrustedProxies;
 
@@ -30,10 +29,8 @@ impl AccessSettings {
             file,
             hosts,
             trusted_proxies,
-            allow_plain_http: settings
-                .flag("access.allow_plain_http")?
-                .unwrap_or_default(),
-            allow_anonymous: settings.flag("access.allow_anonymous")?.unwrap_or_default(),
+            allow_plain_http: settings.flag("access.allow_plain_http")?,
+            allow_anonymous: settings.flag("access.allow_anonymous")?,
         })
     }
 }

@@ -1,21 +1,16 @@
 //! The table `[audit]`: the settings of the audit log.
 
-use tenure::__cli::{Settings, link_free_path};
-use tenure::config::ConfigError;
+use tenure_config::{ConfigError, Settings, link_free_path};
 use tenure_server::audit::{AuditConfig, AuditLevel, AuditTarget};
 
 /// The value that means standard error.
 const STDERR: &str = "stderr";
 
-/// The value of the level `operators`.
-const OPERATORS: &str = "operators";
-const CHANGES: &str = "changes";
-
 /// Returns the configuration of the audit log, if one is set. Its file can be opened.
 pub(crate) fn checked(settings: &Settings) -> Result<Option<AuditConfig>, ConfigError> {
-    let (name, is_required) = (level(settings)?, is_required(settings)?);
-    let level = match name {
-        CHANGES => AuditLevel::Changes,
+    let is_required = settings.flag("audit.required")?;
+    let level = match settings.text("audit.level")? {
+        Some("changes") => AuditLevel::Changes,
         _ => AuditLevel::Operators,
     };
     let target = match settings.path("audit.file")? {
@@ -41,19 +36,4 @@ pub(crate) fn checked(settings: &Settings) -> Result<Option<AuditConfig>, Config
         Ok(()) => Ok(Some(config)),
         Err(error) => Err(settings.invalid("audit.file", error.to_string())),
     }
-}
-
-/// Returns the name of the level in effect.
-pub(crate) fn level(settings: &Settings) -> Result<&'static str, ConfigError> {
-    let level = settings.with("audit.level", |text| {
-        let known = [OPERATORS, CHANGES].into_iter();
-        let mut found = known.filter(|name| *name == text.trim());
-        let right = || format!("must be {OPERATORS:?} or {CHANGES:?}");
-        found.next().ok_or_else(right)
-    })?;
-    Ok(level.unwrap_or(OPERATORS))
-}
-
-pub(crate) fn is_required(settings: &Settings) -> Result<bool, ConfigError> {
-    Ok(settings.flag("audit.required")?.unwrap_or_default())
 }

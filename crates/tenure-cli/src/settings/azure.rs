@@ -2,9 +2,8 @@
 
 use std::fs;
 
-use tenure::__cli::Settings;
-use tenure::config::ConfigError;
 use tenure_azure::server::{AzureBearer, AzureConfig, AzureConfigError, ServedAccount};
+use tenure_config::{ConfigError, Settings};
 
 use super::limits;
 
@@ -40,7 +39,7 @@ pub(crate) fn config(settings: &Settings) -> Result<AzureConfig, ConfigError> {
     let accounts = settings.items("azure.accounts", account)?;
     let mut config = AzureConfig::new(accounts);
     limits::read(settings, "azure", config.limits())?;
-    config.behind_tls = settings.flag("azure.behind_tls")?.unwrap_or_default();
+    config.behind_tls = settings.flag("azure.behind_tls")?;
     config.bearer = bearer(settings)?;
     Ok(config)
 }
@@ -62,14 +61,10 @@ fn bearer(settings: &Settings) -> Result<Option<AzureBearer>, ConfigError> {
     let issuer = settings.text("azure.bearer_issuer")?;
     let reason = "tokens are accepted from one issuer: set it to the value of their claim iss";
     let issuer = issuer.ok_or_else(|| ConfigError::missing("bearer_issuer", reason))?;
-    AzureBearer::new(&keys, issuer, audience(settings)?)
+    let audience = settings.text("azure.bearer_audience")?;
+    AzureBearer::new(&keys, issuer, audience.unwrap_or_default())
         .map(Some)
         .map_err(|error| invalid(error.to_string()))
-}
-
-pub(crate) fn audience(settings: &Settings) -> Result<&str, ConfigError> {
-    let audience = settings.text("azure.bearer_audience")?;
-    Ok(audience.unwrap_or(AzureBearer::AUDIENCE))
 }
 
 /// Checks a configuration with all of its accounts.

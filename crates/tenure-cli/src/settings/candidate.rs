@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use nix::sys::signal::Signal;
-use tenure::__cli::Settings;
 use tenure::Config;
-use tenure::config::{Bully, ConfigError};
+use tenure::config::Bully;
+use tenure_config::{ConfigError, Settings};
 
-use super::{status, stop_signal};
+use super::{members_table, status, stop_signal};
 
 /// The checked settings of a candidate. `tenure run` starts with them, and `tenure config` shows and
 /// checks them, so that both accept the same files.
@@ -23,9 +23,9 @@ pub(crate) struct CheckedCandidate {
 
 impl CheckedCandidate {
     pub(crate) fn new(settings: &Settings) -> Result<Self, ConfigError> {
-        let config = tenure::__cli::from_settings(settings)?;
+        let config = Config::from_settings(settings)?;
         Ok(Self {
-            status_listen: status::address(settings)?,
+            status_listen: settings.address(status::STATUS_LISTEN)?,
             hosts: status::hosts(settings, &config)?,
             stop_signal: stop_signal::stop_signal(settings)?,
             config,
@@ -39,11 +39,8 @@ pub(crate) fn address_without_key(
     settings: &Settings,
     config: &Config,
 ) -> Result<Option<SocketAddr>, ConfigError> {
-    let key = match config.fallback() {
-        Some(_) => "fallback.allow_anonymous",
-        None => "bully.allow_anonymous",
-    };
-    let is_allowed = settings.flag(key)?.unwrap_or_default();
+    let key = format!("{}.allow_anonymous", members_table(settings));
+    let is_allowed = settings.flag(&key)?;
     let address = config.members().and_then(Bully::address_without_key);
     Ok(address.filter(|_| !is_allowed))
 }

@@ -1,8 +1,7 @@
 //! All settings of the store, checked as its start needs them.
 
-use tenure::__cli::Settings;
-use tenure::config::ConfigError;
 use tenure_azure::server::AzureConfig;
+use tenure_config::{ConfigError, Settings};
 use tenure_server::Tls;
 use tenure_server::audit::AuditConfig;
 

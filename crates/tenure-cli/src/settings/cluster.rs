@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tenure::__cli::Settings;
 use tenure::Name;
-use tenure::config::{ConfigError, Origin};
 use tenure::store::Endpoint;
+use tenure_config::{ConfigError, Origin, Settings};
 use tenure_server::{
     ClusterConfig, ClusterMember, Compaction, EtcdConfig, Failover, PostgresConfig, PostgresUrl,
     SharedEngine,
@@ -65,16 +64,9 @@ pub(crate) fn config(
         config.name = name.to_string();
     }
     if let Some(ownership) = settings.duration("cluster.ownership")? {
-        let (min, max) = (ClusterConfig::MIN_OWNERSHIP, ClusterConfig::MAX_OWNERSHIP);
-        if !(min..=max).contains(&ownership) {
-            let reason = format!("must be {min:?} to {max:?}");
-            return Err(settings.invalid("cluster.ownership", reason));
-        }
         config.ownership = ownership;
     }
-    if let Some(confirm) = settings.flag("cluster.confirm")? {
-        config.confirm = confirm;
-    }
+    config.confirm = settings.flag("cluster.confirm")?;
     Ok(Some(config))
 }
 
@@ -114,7 +106,7 @@ fn unused(settings: &Settings, tables: &[&str], engine: &str) -> Result<(), Conf
 /// Returns the first key of this table that is set.
 fn set_key(settings: &Settings, table: &str) -> Option<&'static str> {
     let of_table = |key: &&str| key.split_once('.').is_some_and(|(known, _)| known == table);
-    let mut keys = settings.keys().filter(of_table);
+    let mut keys = settings.keys().map(|key| &*key.name).filter(of_table);
     keys.find(|key| settings.origin(key).is_some())
 }
 
@@ -203,17 +195,9 @@ fn etcd(settings: &Settings) -> Result<EtcdConfig, ConfigError> {
     config.key = file(settings, "etcd.key")?;
     settings.secret_path("etcd.password_file")?;
     settings.secret_path("etcd.key")?;
-    let is_plain_http_allowed = settings.flag("etcd.allow_plain_http")?.unwrap_or_default();
-    both(
-        settings,
-        ("etcd.user", config.user.is_some()),
-        ("etcd.password_file", config.password_file.is_some()),
-    )?;
-    both(
-        settings,
-        ("etcd.certificate", config.certificate.is_some()),
-        ("etcd.key", config.key.is_some()),
-    )?;
+    let is_plain_http_allowed = settings.flag("etcd.allow_plain_http")?;
+    settings.check_pair("etcd.user", "etcd.password_file")?;
+    settings.check_pair("etcd.certificate", "etcd.key")?;
     for url in urls.iter().filter(|url| url.scheme() == "http") {
         if config.certificate.is_some() {
             let reason = format!("a client certificate needs https addresses, and {url} is none");
@@ -268,12 +252,9 @@ fn postgres(settings: &Settings) -> Result<PostgresConfig, ConfigError> {
         config.schema = schema;
     }
     config.ca_file = file(settings, "postgres.ca_file")?;
-    let failover = settings.with("postgres.failover", |text| match text {
-        "none" => Ok(Failover::None),
-        "lossless" => Ok(Failover::Lossless),
-        _ => Err("must be \"none\" or \"lossless\"".into()),
-    })?;
-    config.failover = failover.unwrap_or_default();
+    if settings.text("postgres.failover")? == Some("lossless") {
+        config.failover = Failover::Lossless;
+    }
     Ok(config)
 }
 
@@ -284,25 +265,6 @@ fn file(settings: &Settings, key: &str) -> Result<Option<PathBuf>, ConfigError> 
         Some(Err(error)) => Err(settings.invalid(key, format!("can't read it: {error}"))),
         _ => Ok(path),
     }
-}
-
-/// Refuses one of two keys that need each other.
-fn both(
-    settings: &Settings,
-    (one, has_one): (&'static str, bool),
-    (other, has_other): (&'static str, bool),
-) -> Result<(), ConfigError> {
-    let (set, missing) = match (has_one, has_other) {
-        (true, false) => (one, other),
-        (false, true) => (other, one),
-        _ => return Ok(()),
-    };
-    let origin = settings.origin(set).map(Origin::to_string);
-    let reason = format!(
-        "{set} is set ({}), and each needs the other",
-        origin.unwrap_or_default()
-    );
-    Err(ConfigError::missing(missing, reason))
 }
 
 fn prefix(text: &str) -> Result<String, String> {
@@ -326,15 +288,6 @@ fn compaction(text: &str) -> Result<Compaction, String> {
             Ok(_) => Err(format!("must be at least {MIN_COMPACTION:?}")),
             Err(error) => Err(format!("{error}; {right}")),
         },
-    }
-}
-
-/// How a setting of compaction is written.
-pub(crate) fn compaction_text(compaction: Compaction) -> String {
-    match compaction {
-        Compaction::Auto => "auto".into(),
-        Compaction::Off => "off".into(),
-        Compaction::Every(interval) => humantime::format_duration(interval).to_string(),
     }
 }
 

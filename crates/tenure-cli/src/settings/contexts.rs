@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Deserialize;
-use tenure::__cli::Settings;
-use tenure::config::{ConfigError, Origin};
+use tenure_config::{ConfigError, Origin, Settings};
 use tenure_server::access::with_hint;
 use toml::Spanned;
 

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use crate::settings::CANDIDATE;
 use clap::Args;
-use tenure::__cli::{Scope, Settings};
-use tenure::config::{ConfigError, Strategy};
+use tenure::config::Strategy;
+use tenure_config::{ConfigError, Settings};
 
 /// The address of the store.
 #[derive(Debug, Args)]
@@ -83,8 +84,8 @@ impl StoreArgs {
     /// The settings of a candidate: the file, overridden by the environment, overridden by these
     /// flags.
     pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
-        let mut settings = Settings::load(Scope::Candidate, self.config.as_deref())?;
-        settings.set_flag("servers", &self.server);
+        let mut settings = Settings::load(CANDIDATE, self.config.as_deref())?;
+        settings.set_named_flag("server", "servers", &self.server);
         settings.set_flag("ca_file", &self.ca_file);
         settings.set_flag("token_file", &self.token_file);
         settings.set_flag("client_certificate", &self.client_certificate);
@@ -111,27 +112,25 @@ impl CandidateArgs {
         }
         settings.set_flag("bully.peers", &self.peers);
         settings.set_flag("fallback.members", &self.members);
-        // Both tables have these keys.
-        let [node, listen, key_file, state_dir] = if settings.has_table("fallback") {
-            [
-                "fallback.node",
-                "fallback.listen",
-                "fallback.key_file",
-                "fallback.state_dir",
-            ]
-        } else {
-            [
-                "bully.node",
-                "bully.listen",
-                "bully.key_file",
-                "bully.state_dir",
-            ]
-        };
-        settings.set_flag(node, &self.node);
-        settings.set_flag(listen, &self.listen);
-        settings.set_flag(key_file, &self.key_file);
-        settings.set_flag(state_dir, &self.state_dir);
+        let table = members_table(&settings);
+        for (name, value) in [
+            ("node", &self.node),
+            ("listen", &self.listen),
+            ("key_file", &self.key_file),
+            ("state_dir", &self.state_dir),
+        ] {
+            settings.set_flag(&format!("{table}.{name}"), value);
+        }
         Ok(settings)
+    }
+}
+
+/// The table of the members, which has the same keys with and without a store.
+pub(crate) fn members_table(settings: &Settings) -> &'static str {
+    if settings.has_table("fallback") {
+        "fallback"
+    } else {
+        "bully"
     }
 }
 

@@ -1,6 +1,10 @@
 //! Settings: tables of the configuration file, the environment that overrides them, and flags that
 //! override both.
 
+use std::sync::LazyLock;
+
+use tenure_config::{Keys, Scope};
+
 mod candidate;
 mod flags;
 
@@ -10,7 +14,7 @@ pub(crate) mod azure;
 pub(crate) mod checked_store;
 pub(crate) mod cluster;
 pub(crate) mod contexts;
-pub(crate) mod limits;
+mod limits;
 pub(crate) mod metrics;
 pub(crate) mod serve;
 pub(crate) mod start_rules;
@@ -20,4 +24,17 @@ pub(crate) mod tls;
 
 pub(crate) use candidate::{CheckedCandidate, address_without_key};
 pub(crate) use contexts::ClientArgs;
-pub(crate) use flags::{CandidateArgs, with_any_election};
+pub(crate) use flags::{CandidateArgs, members_table, with_any_election};
+
+#[cfg(test)]
+mod tests;
+
+/// The keys of the store.
+static STORE_KEYS: LazyLock<Keys> =
+    LazyLock::new(|| Keys::new(include_str!("keys.toml"), Some("serve")));
+
+/// The keys of all programs, which may be in one file.
+pub(crate) static ALL_KEYS: [&LazyLock<Keys>; 2] = [&tenure::config::KEYS, &STORE_KEYS];
+
+pub(crate) static CANDIDATE: Scope = Scope::new(&ALL_KEYS, 0);
+pub(crate) static STORE: Scope = Scope::new(&ALL_KEYS, 1);

@@ -1,20 +1,15 @@
 //! The table `[serve]`: settings of the store.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use tenure::__cli::Settings;
-use tenure::config::ConfigError;
+use tenure_config::{ConfigError, Settings};
 use tenure_server::{ClusterConfig, Limits};
 
 use super::{cluster, limits};
 
-/// The names of the engines.
-pub(crate) const ENGINES: [&str; 4] = [EMBEDDED, MEMORY, cluster::ETCD, cluster::POSTGRES];
-pub(crate) const EMBEDDED: &str = "embedded";
-pub(crate) const MEMORY: &str = "memory";
-const DEFAULT_LISTEN: &str = "127.0.0.1:7400";
-const DEFAULT_DATA_DIR: &str = "tenure-data";
+/// The engine with a data directory.
+const EMBEDDED: &str = "embedded";
 
 /// The checked settings of the store.
 #[derive(Debug)]
@@ -28,44 +23,24 @@ pub(crate) struct StoreSettings {
 
 impl StoreSettings {
     pub(crate) fn new(settings: &Settings) -> Result<Self, ConfigError> {
-        let listen = settings.with("serve.listen", |text| resolve(text, DEFAULT_LISTEN))?;
-        let listen =
-            listen.unwrap_or_else(|| DEFAULT_LISTEN.parse().expect("the default is an address"));
+        let listen = settings.address("serve.listen")?.ok_or_else(|| {
+            let reason = "must not be empty: write an address and a port, or leave the key out";
+            settings.invalid("serve.listen", reason.into())
+        })?;
         let mut limits = Limits::default();
         limits::read(settings, "serve", limits.settings())?;
-        let engine = settings.with("serve.engine", |text| {
-            let known = ENGINES.into_iter().find(|known| *known == text);
-            known.ok_or_else(|| format!("must be one of {}", ENGINES.join(", ")))
-        })?;
-        let engine = engine.unwrap_or(EMBEDDED);
+        let engine = settings.text("serve.engine")?.unwrap_or_default();
         let data_dir = data_dir(settings)?;
         Ok(Self {
             listen,
-            data_dir: (engine == EMBEDDED).then_some(data_dir),
+            data_dir: data_dir.filter(|_| engine == EMBEDDED),
             cluster: cluster::config(settings, engine, listen)?,
             limits,
         })
     }
-
-    /// The name of the engine.
-    pub(crate) fn engine(&self) -> &'static str {
-        match (&self.cluster, &self.data_dir) {
-            (Some(cluster), _) => cluster.engine.name(),
-            (None, Some(_)) => EMBEDDED,
-            (None, None) => MEMORY,
-        }
-    }
 }
 
-/// Parses an address. The error shows this example of a valid one.
-pub(super) fn resolve(text: &str, example: &str) -> Result<SocketAddr, String> {
-    text.to_socket_addrs()
-        .map_err(|error| error.to_string())
-        .and_then(|mut addresses| addresses.next().ok_or_else(|| "no address".into()))
-        .map_err(|error| format!("{error}; write an address and a port, such as {example}"))
-}
-
-fn data_dir(settings: &Settings) -> Result<PathBuf, ConfigError> {
+fn data_dir(settings: &Settings) -> Result<Option<PathBuf>, ConfigError> {
     let data_dir = settings.required_path("serve.data_dir")?;
     if data_dir
         .as_deref()
@@ -74,5 +49,5 @@ fn data_dir(settings: &Settings) -> Result<PathBuf, ConfigError> {
         let reason = "must be a directory, and this is a file";
         return Err(settings.invalid("serve.data_dir", reason.into()));
     }
-    Ok(data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()))
+    Ok(data_dir)
 }

@@ -2,27 +2,13 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use tenure::__cli::Settings;
 use tenure::Config;
-use tenure::config::{Bully, ConfigError};
+use tenure::config::Bully;
+use tenure_config::{ConfigError, Settings};
 use tenure_core::wire::host_name;
-
-use super::serve::resolve;
 
 /// The key.
 pub(crate) const STATUS_LISTEN: &str = "status_listen";
-
-/// The address in examples.
-const EXAMPLE: &str = "127.0.0.1:7410";
-
-/// The address of the status listener, if there is one.
-pub(super) fn address(settings: &Settings) -> Result<Option<SocketAddr>, ConfigError> {
-    let address = settings.with(STATUS_LISTEN, |text| match text.trim() {
-        "" => Ok(None),
-        text => resolve(text, EXAMPLE).map(Some),
-    })?;
-    Ok(address.flatten())
-}
 
 /// Reads the names under which clients reach the status listener: those of the setting and, for a
 /// member among peers, those in the list of members.
@@ -39,7 +25,7 @@ pub(crate) fn bind(
     let Some(address) = address else {
         return Ok(None);
     };
-    let listener = tenure::__cli::listen(address).map_err(|error| {
+    let listener = tenure::listener::listen(address).map_err(|error| {
         let right = "use another port, or port 0 for a free one";
         let reason = format!("can't listen on {address}: {error}; {right}");
         settings.invalid(STATUS_LISTEN, reason)

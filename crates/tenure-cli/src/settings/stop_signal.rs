@@ -1,8 +1,7 @@
 //! The key `stop_signal`: how `tenure run` asks its command to stop.
 
 use nix::sys::signal::Signal;
-use tenure::__cli::Settings;
-use tenure::config::ConfigError;
+use tenure_config::{ConfigError, Settings};
 
 /// The key.
 pub(crate) const STOP_SIGNAL: &str = "stop_signal";
@@ -23,8 +22,9 @@ pub(crate) const SIGNALS: [Signal; 8] = [
 /// The signal that asks the command to stop.
 pub(super) fn stop_signal(settings: &Settings) -> Result<Signal, ConfigError> {
     let right = "must be the name or the number of a signal, such as \"QUIT\" or 3";
-    let signal = settings.word(STOP_SIGNAL, right, parse)?;
-    Ok(signal.unwrap_or(Signal::SIGTERM))
+    Ok(settings
+        .word(STOP_SIGNAL, right, parse)?
+        .unwrap_or(Signal::SIGTERM))
 }
 
 /// The name of a signal without `SIG`, as in the settings.

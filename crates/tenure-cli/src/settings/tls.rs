@@ -1,21 +1,15 @@
 //! The table `[tls]`: the certificate of the store.
 
-use tenure::__cli::Settings;
-use tenure::config::ConfigError;
+use tenure_config::{ConfigError, Settings};
 use tenure_server::Tls;
 
 /// Opens the certificate and its key, if they are set.
 pub(crate) fn open(settings: &Settings) -> Result<Option<Tls>, ConfigError> {
-    let missing =
-        |key, other| ConfigError::missing(key, format!("{other} is set, and each needs the other"));
-    let (certificate, key) = match (
-        settings.required_path("tls.certificate")?,
-        settings.required_path("tls.key")?,
-    ) {
-        (None, None) => return Ok(None),
-        (Some(certificate), Some(key)) => (certificate, key),
-        (Some(_), None) => return Err(missing("tls.key", "tls.certificate")),
-        (None, Some(_)) => return Err(missing("tls.certificate", "tls.key")),
+    let certificate = settings.required_path("tls.certificate")?;
+    let key = settings.required_path("tls.key")?;
+    settings.check_pair("tls.certificate", "tls.key")?;
+    let (Some(certificate), Some(key)) = (certificate, key) else {
+        return Ok(None);
     };
     settings.secret_path("tls.key")?;
     Tls::open(certificate, key)

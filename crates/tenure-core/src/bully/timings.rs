@@ -5,20 +5,7 @@ use alloc::string::String;
 use core::time::Duration;
 
 use crate::lease::candidate::{TICK_INTERVAL, Timings as TermTimings};
-
-/// The options of a user, besides the timings of a term.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupTimingsOptions {
-    /// How long a message may be under way before its receiver drops it, and how long its sender
-    /// waits for an answer. Default: 500 ms, or a tenth of the renew interval if that is longer,
-    /// but at most a quarter of the renew interval. A longer lifetime tolerates slower networks and
-    /// disks; a shorter one makes elections faster.
-    pub message_lifetime: Option<Duration>,
-    /// How long a better member must have followed a working leader before it takes over, if it is
-    /// configured to do so. Default: 30 s, or the lease duration if that is longer. A longer time
-    /// makes a member that restarts often less disruptive.
-    pub hold_down: Option<Duration>,
-}
+use crate::time::timings;
 
 /// The default message lifetime. It is enough for a vote: a message, a sync of the disk, and the
 /// answer.
@@ -27,18 +14,28 @@ const DEFAULT_LIFETIME: Duration = Duration::from_millis(500);
 /// The default hold-down. A process in a crash loop with back-off fails again within it.
 const DEFAULT_HOLD_DOWN: Duration = Duration::from_secs(30);
 
-/// The timings of an election among peers: those of a term, and those of the election.
-///
-/// The timeline of a term is that of [a lease](TermTimings), with the members in place of the
-/// store: the *lease duration* is how long a member's promise lasts without a renewal, and the
-/// *renew interval* is how often the leader asks for one.
-///
-/// Every value is consistent: [`GroupTimingsError`] lists the refused combinations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct GroupTimings {
-    term: TermTimings,
-    message_lifetime: Duration,
-    hold_down: Duration,
+timings! {
+    /// The options of a user, besides the timings of a term.
+    GroupTimingsOptions,
+
+    /// The timings of an election among peers: those of a term, and those of the election.
+    ///
+    /// The timeline of a term is that of [a lease](TermTimings), with the members in place of the
+    /// store: the *lease duration* is how long a member's promise lasts without a renewal, and the
+    /// *renew interval* is how often the leader asks for one.
+    ///
+    /// Every value is consistent: [`GroupTimingsError`] lists the refused combinations.
+    GroupTimings { term: TermTimings, },
+
+    /// How long a message may be under way before its receiver drops it, and how long its sender
+    /// waits for an answer. Default: 500 ms, or a tenth of the renew interval if that is longer,
+    /// but at most a quarter of the renew interval. A longer lifetime tolerates slower networks and
+    /// disks; a shorter one makes elections faster.
+    message_lifetime: Duration => Some,
+    /// How long a better member must have followed a working leader before it takes over, if it is
+    /// configured to do so. Default: 30 s, or the lease duration if that is longer. A longer time
+    /// makes a member that restarts often less disruptive.
+    hold_down: Duration => Some,
 }
 
 impl Default for GroupTimings {
@@ -95,18 +92,6 @@ impl GroupTimings {
     #[must_use]
     pub const fn term(&self) -> &TermTimings {
         &self.term
-    }
-
-    /// Returns how long a message may be under way, and how long its sender waits for an answer.
-    #[must_use]
-    pub const fn message_lifetime(&self) -> Duration {
-        self.message_lifetime
-    }
-
-    /// Returns how long a better member must have followed a working leader before it takes over.
-    #[must_use]
-    pub const fn hold_down(&self) -> Duration {
-        self.hold_down
     }
 
     /// Returns how long a member that has restarted keeps its earlier promise.

@@ -56,12 +56,6 @@ impl ClusterConfig {
         }
     }
 
-    /// The shortest [`ClusterConfig::ownership`].
-    pub const MIN_OWNERSHIP: Duration = Duration::from_secs(1);
-
-    /// The longest [`ClusterConfig::ownership`].
-    pub const MAX_OWNERSHIP: Duration = Duration::from_secs(60);
-
     /// Creates the configuration of the server with this name, which clients reach at the URL
     /// `advertise`, with the defaults of all other values.
     #[must_use]

@@ -4,8 +4,6 @@ pub(crate) mod clock;
 pub(crate) mod guarantee;
 pub(crate) mod health;
 pub(crate) mod http_error;
-#[cfg(any(feature = "peers", feature = "config-file"))]
-pub(crate) mod link_free_path;
 #[cfg(feature = "peers")]
 pub(crate) mod member_error;
 pub(crate) mod metadata;

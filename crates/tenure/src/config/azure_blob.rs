@@ -1,7 +1,8 @@
 //! The settings of the table `[azure_blob]`.
 
+use tenure_config::{ConfigError, Settings};
+
 use super::candidate::Config;
-use super::settings::{ConfigError, Settings};
 use super::{AzureAccount, AzureBlob, AzureBlobError};
 
 const URL: &str = "azure_blob.url";

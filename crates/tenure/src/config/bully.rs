@@ -11,11 +11,11 @@ use tenure_core::bully::{
     NotAMember, QuorumsError,
 };
 use tenure_core::detector::{DetectionOptions, OptionsError};
+use tenure_core::text::without_passwords;
 use tenure_core::{Name, NodeId};
 
 use crate::base::peer_key::PeerKey;
 use crate::http::credentials::ip_of;
-use crate::http::store::Endpoint;
 
 /// A member of an election among peers: its node id, its address and its priority.
 ///
@@ -87,7 +87,7 @@ impl FromStr for Peer {
         let right = "write number=address, such as 1=http://10.0.0.1:7500, or with a priority \
                      1@50=http://10.0.0.1:7500, or 1=relay if other members pass messages on to it";
         let wrong =
-            |reason: &str| PeerError(format!("{:?}: {reason}; {right}", Endpoint::shown(text)));
+            |reason: &str| PeerError(format!("{:?}: {reason}; {right}", without_passwords(text)));
         let number = |name: &str, text: &str| {
             let most = u32::MAX;
             let reason = || wrong(&format!("the {name} is not a whole number, 0 to {most}"));

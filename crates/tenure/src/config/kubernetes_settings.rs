@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use tenure_config::{ConfigError, Settings};
+
 use super::candidate::Config;
 use super::kubernetes::{SERVICE_ACCOUNT, namespace_of_pod, server_of_pod};
-use super::settings::{ConfigError, Settings};
 use super::{KubernetesLease, KubernetesLeaseError};
 use crate::http::credentials::Credentials;
 

@@ -2,21 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
+use tenure_config::{ConfigError, FileKey, Keys, Origin, Scope, Settings, check_configuration};
 use tenure_core::ElectionName;
-use tenure_core::lease::Rules;
-use tenure_core::lease::candidate::{Timings, TimingsError, TimingsOptions};
+use tenure_core::lease::candidate::{Timings, TimingsError};
+use tenure_core::text::without_passwords;
 use tenure_core::wire::MAX_METADATA_BYTES;
 
-use super::candidate::{Config, OnOverrun, default_server};
-use super::permissions;
-use super::settings::{ConfigError, FileKey, Origin, Scope, Settings};
+use super::candidate::{Config, OnOverrun};
 use super::strategy::Strategy;
 use crate::base::guarantee::Guarantee;
 use crate::http::client_certificate::{ClientCertificate, ClientCertificateError};
 use crate::http::credentials::{Credentials, CredentialsError};
 use crate::http::root_certificates::RootCertificates;
 use crate::http::store::{Endpoint, EndpointError};
+
+/// The keys of a candidate.
+pub static KEYS: LazyLock<Keys> = LazyLock::new(|| Keys::new(include_str!("keys.toml"), None));
+
+static ALL: [&LazyLock<Keys>; 1] = [&KEYS];
+
+/// The scope of a candidate. A store may have its tables in the same file.
+pub(super) static SCOPE: Scope = Scope::new(&ALL, 0).ignoring(&[
+    "serve", "cluster", "etcd", "postgres", "access", "audit", "metrics", "tls", "azure",
+]);
 
 /// The purpose for which a configuration is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,44 +41,10 @@ impl Config {
     /// ```toml
     /// election = "billing/nightly"         # or just "nightly"; required
     /// servers = ["http://127.0.0.1:7400"]  # the store's addresses
-    /// ca_file = "/etc/tenure/ca.pem"       # root certificates for https; default the system's
-    /// token_file = "/etc/tenure/token"     # the credential for the store; default none
-    /// client_certificate = "/etc/tenure/worker.pem"  # or this, with its key; default none
-    /// client_key = "/etc/tenure/worker.key"
-    /// candidate = "worker-1"               # default: host-pid-random
-    /// priority = 100                       # the lowest is first among waiting candidates
-    /// lease_duration = "15s"               # the other timings follow from it:
-    /// renew_interval = "5s"
-    /// renew_deadline = "10s"
-    /// stop_grace = "4s"
-    /// cool_down = "5s"
-    /// progress_deadline = "30s"            # default: none
-    /// lock_delay = "0s"
-    /// on_overrun = "exit"                  # or "report"
-    /// strategy = "lease"                   # or "azure-blob", "kubernetes", "bully", "both", or "static"
-    /// require_fencing = false              # true: refuse a strategy that only makes a best effort
+    /// lease_duration = "15s"               # the other timings follow from it
     ///
     /// [metadata]
     /// address = "http://10.0.0.7:8080"
-    ///
-    /// [bully]                              # for strategy = "bully" and "both"
-    /// node = 1                             # this member
-    /// peers = ["1=http://10.0.0.1:7500", "2=http://10.0.0.2:7500", "3=http://10.0.0.3:7500"]
-    /// key_file = "/etc/tenure/peers.key"   # at least 16 bytes, the same for all members
-    /// state_dir = "/var/lib/tenure-peer"
-    ///
-    /// [fallback]                           # beside strategy = "lease" or "azure-blob"
-    /// node = 1                             # this member
-    /// members = ["1=http://10.0.0.1:7500", "2=http://10.0.0.2:7500", "3=http://10.0.0.3:7500"]
-    /// key_file = "/etc/tenure/peers.key"   # at least 16 bytes, the same for all members
-    /// state_dir = "/var/lib/tenure-peer"
-    /// k = "balanced"                       # members that are enough beside the store
-    ///
-    /// [azure_blob]                         # for strategy = "azure-blob"
-    /// connection_string_file = "/etc/tenure/azure"
-    ///
-    /// [kubernetes]                         # for strategy = "kubernetes"; in a pod all keys have defaults
-    /// lease = "nightly"
     /// ```
     ///
     /// `tenure config example` prints every key with its default; `docs/configuration.md` explains
@@ -78,7 +54,7 @@ impl Config {
     ///
     /// [`ConfigError`] that names the file, the line, the key, the value, and a valid value.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        from_settings(&Settings::load(Scope::Candidate, Some(path.as_ref()))?)
+        Self::from_settings(&Settings::load(SCOPE, Some(path.as_ref()))?)
     }
 
     /// Reads the same file and environment for a process that only watches the election
@@ -90,8 +66,8 @@ impl Config {
     ///
     /// The errors of [`load`](Self::load).
     pub fn load_for_observer(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        let settings = Settings::load(Scope::Candidate, Some(path.as_ref()))?;
-        from_settings_for(&settings, Purpose::Observe)
+        let settings = Settings::load(SCOPE, Some(path.as_ref()))?;
+        read(&settings, Purpose::Observe)
     }
 
     /// Parses the text of a TOML file and ignores the environment. This is for tests, and for
@@ -108,7 +84,16 @@ impl Config {
     /// [`ConfigError`] that names the line, the key, the value, and a valid value.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let place = Path::new("(text)");
-        from_settings(&Settings::of_toml(Scope::Candidate, text, place)?)
+        Self::from_settings(&Settings::of_toml(SCOPE, text, place)?)
+    }
+
+    /// Reads the configuration from settings, for a program that has further sources, such as flags.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] that names the origin, the key, the value, and a valid value.
+    pub fn from_settings(settings: &Settings) -> Result<Self, ConfigError> {
+        read(settings, Purpose::Compete)
     }
 
     /// Reads `TENURE_*` environment variables only.
@@ -117,17 +102,8 @@ impl Config {
     ///
     /// [`ConfigError`] that names the variable, the value, and a valid value.
     pub fn from_env() -> Result<Self, ConfigError> {
-        from_settings(&Settings::load(Scope::Candidate, None)?)
+        Self::from_settings(&Settings::load(SCOPE, None)?)
     }
-}
-
-/// Reads the configuration of a candidate from these settings.
-///
-/// # Errors
-///
-/// [`ConfigError`] that names the origin, the key, the value, and a valid value.
-pub fn from_settings(settings: &Settings) -> Result<Config, ConfigError> {
-    from_settings_for(settings, Purpose::Compete)
 }
 
 pub(super) fn election_of(settings: &Settings) -> Result<ElectionName, ConfigError> {
@@ -136,36 +112,29 @@ pub(super) fn election_of(settings: &Settings) -> Result<ElectionName, ConfigErr
     election.ok_or_else(|| ConfigError::missing("election", reason))
 }
 
-fn from_settings_for(settings: &Settings, purpose: Purpose) -> Result<Config, ConfigError> {
+fn read(settings: &Settings, purpose: Purpose) -> Result<Config, ConfigError> {
     let mut config = Config::new(election_of(settings)?);
     let candidate = settings.parse("candidate")?;
     config.candidate = candidate.unwrap_or(config.candidate);
-    let priority = settings.number("priority", 0..=u32::MAX)?;
-    config.priority = priority.unwrap_or(config.priority);
+    config.priority = settings.number("priority")?.unwrap_or(config.priority);
     config.servers = servers_of(settings)?;
     config.roots = roots_of(settings)?;
     config.credentials = credentials_of(settings)?;
-    config.timings_options = timings_options_of(settings)?;
-    config.timings =
-        Timings::new(&config.timings_options).map_err(|reason| impossible(settings, reason))?;
-    config.lock_delay = settings.duration("lock_delay")?.unwrap_or_default();
-    if config.lock_delay > Rules::NATIVE.max_duration {
-        return Err(settings.invalid("lock_delay", "must be 0s to 24h".into()));
+    for (name, timing) in config.timings_options.by_name() {
+        *timing = settings.duration(name)?;
     }
-    let on_overrun = settings.with("on_overrun", |text| match text {
-        "report" => Ok(OnOverrun::Report),
-        "exit" => Ok(OnOverrun::Exit),
-        _ => Err("must be \"report\" or \"exit\"".into()),
-    })?;
-    config.on_overrun = on_overrun.unwrap_or_default();
+    config.timings =
+        Timings::new(&config.timings_options).map_err(|reason| impossible(settings, &reason))?;
+    config.lock_delay = settings.duration("lock_delay")?.unwrap_or_default();
+    if settings.text("on_overrun")? == Some("report") {
+        config.on_overrun = OnOverrun::Report;
+    }
     config.metadata = metadata(settings)?;
     #[cfg(feature = "peers")]
     super::fallback_settings::check_strategy(settings)?;
     config.strategy = strategy_of(settings, &config, purpose)?;
     fallback_of(settings, &mut config, purpose)?;
-    if settings.flag("require_fencing")? == Some(true)
-        && config.guarantee() == Guarantee::BestEffort
-    {
+    if settings.flag("require_fencing")? && config.guarantee() == Guarantee::BestEffort {
         let name = config.strategy.name();
         let without = match name {
             "bully" | "both" => " without a quorum",
@@ -187,21 +156,12 @@ fn strategy_of(
     config: &Config,
     purpose: Purpose,
 ) -> Result<Strategy, ConfigError> {
-    let name = settings.with("strategy", |text| {
-        if Strategy::NAMES.contains(&text) {
-            return Ok(text);
-        }
-        let names = Strategy::NAMES.map(|name| format!("{name:?}"));
-        let hint = match text {
-            "links" => {
-                "; for members that reach each other only through others, use \"bully\" with relay = true \
-                 in [bully]"
-            }
-            _ => "",
-        };
-        Err(format!("must be one of {}{hint}", names.join(", ")))
-    })?;
-    match name.unwrap_or("lease") {
+    if settings.list("strategy") == ["links"] {
+        let reason = "for members that reach each other only through others, use \"bully\" with relay = true \
+                      in [bully]";
+        return Err(settings.invalid("strategy", reason.into()));
+    }
+    match settings.text("strategy")?.unwrap_or_default() {
         "lease" => Ok(Strategy::Lease),
         #[cfg(feature = "azure")]
         "azure-blob" => super::azure_blob::of_settings(settings, config).map(Strategy::AzureBlob),
@@ -250,15 +210,12 @@ fn fallback_of(settings: &Settings, _: &mut Config, _: Purpose) -> Result<(), Co
     Ok(())
 }
 
-/// Reads the addresses of the store, or returns the default address.
+/// Reads the addresses of the store.
 ///
 /// # Errors
 ///
 /// [`ConfigError::Invalid`] if a text is not an http or https address.
 pub fn servers_of(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
-    if settings.origin("servers").is_none() {
-        return Ok(vec![default_server()]);
-    }
     let endpoint = |text: &str| {
         text.parse()
             .map_err(|error: EndpointError| error.to_string())
@@ -277,18 +234,12 @@ pub fn servers_of(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
 ///
 /// [`ConfigError::Invalid`] if the file can't be read, or contains no certificate.
 pub fn roots_of(settings: &Settings) -> Result<RootCertificates, ConfigError> {
-    let inline = settings.with("ca", |text| match text {
+    let of_text = |text: &str| match text {
         "" => Ok(None),
         text => roots_of_text(text, settings.file_key("ca")).map(Some),
-    })?;
-    let in_file = settings.path("ca_file")?.map(|path| {
-        let roots = roots_of_file(path);
-        roots.map_err(|reason| settings.invalid("ca_file", reason))
-    });
-    match (inline.flatten(), in_file.transpose()?) {
-        (Some(_), Some(_)) => Err(settings.one_too_many("ca", "ca_file")),
-        (inline, in_file) => Ok(inline.or(in_file).unwrap_or_default()),
-    }
+    };
+    let roots = settings.text_or_file("ca", of_text, roots_of_file)?;
+    Ok(roots.map(|(_, roots)| roots).unwrap_or_default())
 }
 
 #[cfg(feature = "tls")]
@@ -329,10 +280,10 @@ pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
     if let Some(certificate) = client_certificate_of(settings)? {
         credentials = credentials.with_certificate(certificate);
     }
-    if let (Some(Origin::File { path, .. }), "token") = (settings.origin(key), key) {
-        permissions::check_configuration(path).map_err(|reason| settings.invalid(key, reason))?;
+    if let (Some(Origin::File { path, .. }), "token") = (settings.origin(&key), &*key) {
+        check_configuration(path).map_err(|reason| settings.invalid(&key, reason))?;
     }
-    let has_password = |server: &str| Endpoint::shown(server) != server;
+    let has_password = |server: &str| without_passwords(server) != server;
     if settings.list("servers").into_iter().any(has_password) {
         settings.warn_of_inline("servers");
     }
@@ -346,45 +297,33 @@ pub fn credentials_of(settings: &Settings) -> Result<Credentials, ConfigError> {
 }
 
 /// Returns the token of these settings, and the key of the setting.
-fn token_of(settings: &Settings) -> Result<(&'static str, Credentials), ConfigError> {
-    let text = |error: CredentialsError| error.to_string();
-    let file = settings.secret_path("token_file")?.map(|path| {
-        let file = Credentials::token_file(path);
-        file.map_err(|error| settings.invalid("token_file", text(error)))
-    });
-    let token = settings.with("token", |token| match token.trim() {
+fn token_of(settings: &Settings) -> Result<(String, Credentials), ConfigError> {
+    let message = |error: CredentialsError| error.to_string();
+    let of_text = |token: &str| match token.trim() {
         "" => Ok(None),
         token => {
-            let fixed = Credentials::token(token).map_err(text)?;
-            Ok(Some(match settings.file_key("token") {
-                Some(place) => {
-                    Credentials::token_of(&place.to_string(), move || place.read()).map_err(text)?
-                }
-                None => fixed,
-            }))
+            let fixed = Credentials::token(token).map_err(message)?;
+            let place = settings.file_key("token");
+            let place =
+                place.map(|key| Credentials::token_of(&key.to_string(), move || key.read()));
+            place.unwrap_or(Ok(fixed)).map(Some).map_err(message)
         }
-    })?;
-    match (file.transpose()?, token.flatten()) {
-        (Some(_), Some(_)) => Err(settings.one_too_many("token", "token_file")),
-        (Some(file), None) => Ok(("token_file", file)),
-        (None, Some(token)) => Ok(("token", token)),
-        (None, None) => Ok(("token_file", Credentials::none())),
-    }
+    };
+    let of_file = |path| Credentials::token_file(path).map_err(message);
+    let token = settings.text_or_file("token", of_text, of_file)?;
+    Ok(token.unwrap_or_else(|| ("token_file".into(), Credentials::none())))
 }
 
 /// Returns the client certificate of these settings.
 fn client_certificate_of(settings: &Settings) -> Result<Option<ClientCertificate>, ConfigError> {
-    let missing =
-        |key, other| ConfigError::missing(key, format!("{other} is set, and each needs the other"));
     let certificate = settings.path("client_certificate")?;
-    match (certificate, settings.secret_path("client_key")?) {
-        (None, None) => Ok(None),
-        (Some(certificate), Some(key)) => client_certificate(certificate, key)
-            .map(Some)
-            .map_err(|error| settings.invalid(error.setting, error.reason)),
-        (Some(_), None) => Err(missing("client_key", "client_certificate")),
-        (None, Some(_)) => Err(missing("client_certificate", "client_key")),
-    }
+    let key = settings.secret_path("client_key")?;
+    settings.check_pair("client_certificate", "client_key")?;
+    let read = certificate
+        .zip(key)
+        .map(|(certificate, key)| client_certificate(certificate, key));
+    let read = read.transpose();
+    read.map_err(|error| settings.invalid(error.setting, error.reason))
 }
 
 #[cfg(feature = "tls")]
@@ -407,19 +346,8 @@ fn client_certificate(
     })
 }
 
-fn timings_options_of(settings: &Settings) -> Result<TimingsOptions, ConfigError> {
-    let mut timings = TimingsOptions::default();
-    timings.lease_duration = settings.duration("lease_duration")?;
-    timings.renew_interval = settings.duration("renew_interval")?;
-    timings.renew_deadline = settings.duration("renew_deadline")?;
-    timings.stop_grace = settings.duration("stop_grace")?;
-    timings.cool_down = settings.duration("cool_down")?;
-    timings.progress_deadline = settings.duration("progress_deadline")?;
-    Ok(timings)
-}
-
 /// Returns the error for contradicting timings, with the origin of each key that was set.
-fn impossible(settings: &Settings, reason: TimingsError) -> ConfigError {
+fn impossible(settings: &Settings, reason: &TimingsError) -> ConfigError {
     let keys: &[&'static str] = match reason {
         TimingsError::LeaseDuration { .. } => &["lease_duration"],
         TimingsError::ProgressDeadline { .. } => &["progress_deadline"],
@@ -435,12 +363,16 @@ fn impossible(settings: &Settings, reason: TimingsError) -> ConfigError {
     let origins: Vec<(&str, Origin)> = keys.iter().filter_map(place).collect();
     match origins[..] {
         [(key, _)] => settings.invalid(key, reason.to_string()),
-        _ => ConfigError::Timings { origins, reason },
+        _ => ConfigError::Contradiction {
+            what: "timings",
+            origins,
+            reason: reason.to_string(),
+        },
     }
 }
 
 fn metadata(settings: &Settings) -> Result<BTreeMap<String, String>, ConfigError> {
-    let metadata = settings.metadata()?;
+    let metadata = settings.free_table()?;
     let bytes: usize = metadata
         .iter()
         .map(|(key, value)| key.len() + value.len())

@@ -11,16 +11,12 @@ mod fallback;
 mod plan;
 
 #[cfg(feature = "config-file")]
-pub(crate) mod load;
-#[cfg(feature = "config-file")]
-pub(crate) mod permissions;
-#[cfg(feature = "config-file")]
-pub(crate) mod settings;
+mod load;
 
 #[cfg(all(feature = "config-file", feature = "azure"))]
 mod azure_blob;
 #[cfg(all(feature = "config-file", feature = "peers"))]
-pub(crate) mod bully_settings;
+mod bully_settings;
 #[cfg(all(feature = "config-file", feature = "peers"))]
 mod fallback_settings;
 #[cfg(feature = "kubernetes")]
@@ -32,8 +28,12 @@ pub(crate) use candidate::TermHook;
 pub use candidate::{Config, OnOverrun};
 pub use strategy::Strategy;
 
+#[cfg(all(feature = "config-file", feature = "peers"))]
+pub use bully_settings::{cluster_of, peers_of};
 #[cfg(feature = "config-file")]
-pub use settings::{ConfigError, Origin};
+pub use load::{KEYS, credentials_of, roots_of, servers_of};
+#[cfg(feature = "config-file")]
+pub use tenure_config::{ConfigError, Origin, Settings};
 
 #[cfg(feature = "azure")]
 pub use tenure_azure::client::{AzureAccount, AzureBlob, AzureBlobError};

@@ -26,10 +26,13 @@ const RECHECK: Duration = Duration::from_millis(5);
 /// Waits until the log lines of this process are written, for at most this time.
 static FLUSH: OnceLock<fn(Duration)> = OnceLock::new();
 
-/// Sets the function that waits for the writer of the log, if lines are written by another thread.
-/// Only the first call counts.
-pub fn set_flush(flush: fn(Duration)) {
-    let _ = FLUSH.set(flush);
+impl OnOverrun {
+    /// Sets the function that waits for the writer of the log, for at most this time, before
+    /// [`Exit`](Self::Exit) ends the process. It is for programs whose lines are written by another
+    /// thread. Only the first call counts.
+    pub fn set_flush(flush: fn(Duration)) {
+        let _ = FLUSH.set(flush);
+    }
 }
 
 /// The channel to the thread.

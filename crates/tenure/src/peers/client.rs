@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use reqwest::Client;
 use serde::Serialize;
+use tenure_core::text::without_passwords;
 use tenure_core::{Epoch, Name, NodeId};
 use tokio::sync::watch;
 
@@ -12,7 +13,6 @@ use crate::base::observed::Observed;
 use crate::config::{Bully, Config, Peer};
 use crate::http::builder::{self, innermost_cause};
 use crate::http::root_certificates::RootCertificates;
-use crate::http::store::Endpoint;
 use crate::peers::wire::{MAX_ANSWER_BYTES, PeerProblem, PeerView};
 
 /// The time that one member may take to answer, unless [`PeersClient::with_timeout`] sets another.
@@ -187,7 +187,7 @@ impl GroupView {
         let members = asked.iter().map(|Asked { peer, view }| MemberView {
             node: peer.node,
             priority: peer.priority,
-            url: peer.url().map(Endpoint::shown),
+            url: peer.url().map(without_passwords),
             view: view.as_ref().ok().cloned(),
             error: view.as_ref().err().map(ToString::to_string),
         });

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use humantime::format_duration;
 use serde_json::json;
-use tenure::__cli::{Scope, Settings};
-use tenure::config::ConfigError;
+use tenure_config::{ConfigError, Settings};
 use tenure_server::{ClusterConfig, ClusterMember};
 
 use crate::commands::store_place::without_server;
+use crate::settings::STORE;
 use crate::{exit, output};
 
 /// Begin the log of a cluster in etcd or PostgreSQL, before its first server starts
@@ -48,7 +48,7 @@ struct EngineArgs {
 
 impl EngineArgs {
     fn cluster(&self) -> anyhow::Result<ClusterConfig> {
-        let settings = Settings::load(Scope::Store, self.config.as_deref())?;
+        let settings = Settings::load(STORE, self.config.as_deref())?;
         let cluster = without_server(settings)?.cluster;
         let reason = "this command is for servers of a cluster: set it to \"etcd\" or \"postgres\"";
         Ok(cluster.ok_or_else(|| ConfigError::missing("serve.engine", reason))?)

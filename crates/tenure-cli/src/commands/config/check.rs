@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tenure::__cli::{Scope, Settings};
-use tenure::config::{ConfigError, ElectionPlan, Origin, Strategy};
+use tenure::config::{ElectionPlan, Strategy};
+use tenure_config::{ConfigError, Settings};
 
 use super::effective;
 use crate::output::{self, millis, tenths};
 use crate::settings::azure::AzureFlags;
 use crate::settings::checked_store::CheckedStore;
+use crate::settings::{CANDIDATE, STORE};
 use crate::settings::{CheckedCandidate, address_without_key, start_rules, with_any_election};
 
 /// Check a file, for candidates and for the store, and print the values that follow from it
@@ -26,31 +27,21 @@ pub(super) struct Check {
     json: bool,
 }
 
-/// The keys that a file may leave to the environment or to a pod, each with placeholders for it.
-const PLACEHOLDERS: [(&str, &[(&str, &str)]); 5] = [
-    (
-        CREDENTIAL,
-        &[(CREDENTIAL, "AAAA"), ("azure_blob.account", "some")],
-    ),
-    ("kubernetes.url", &OF_POD),
-    ("kubernetes.namespace", &OF_POD),
-    (
-        "postgres.url_file",
-        &[("postgres.url", "host=localhost user=some")],
-    ),
-    ("accounts", &[("azure.accounts", "some:AAAA")]),
+/// The keys that a file may leave to the environment or to a pod, and the keys whose examples stand for
+/// them.
+const PLACEHOLDERS: [(&str, &[&str]); 5] = [
+    (CREDENTIAL, &[CREDENTIAL, "azure_blob.account"]),
+    ("kubernetes.url", &["kubernetes.url"]),
+    ("kubernetes.namespace", &["kubernetes.namespace"]),
+    ("postgres.url_file", &["postgres.url"]),
+    ("accounts", &["azure.accounts"]),
 ];
 
 /// The key that an error names if there is no credential of the storage account.
 const CREDENTIAL: &str = "azure_blob.key";
 
-const OF_POD: [(&str, &str); 2] = [
-    ("kubernetes.url", "https://kubernetes.default.svc"),
-    ("kubernetes.namespace", "default"),
-];
-
-/// Reads settings, with placeholders for what the file leaves to the environment. Also returns the
-/// keys that were missing.
+/// Reads settings, with examples for what the file leaves to the environment. Also returns the keys that
+/// were missing.
 fn read_with_placeholders<T>(
     settings: &mut Settings,
     read: impl Fn(&Settings) -> Result<T, ConfigError>,
@@ -61,19 +52,16 @@ fn read_with_placeholders<T>(
             Ok(read) => return Ok((read, missing)),
             Err(error) => error,
         };
-        let placeholders = match &error {
-            ConfigError::Missing { key, .. } if !missing.contains(key) => {
-                PLACEHOLDERS.iter().find(|(known, _)| known == key)
-            }
-            _ => None,
-        };
-        let Some((key, values)) = placeholders else {
+        let is_missing =
+            |known: &str| matches!(&error, ConfigError::Missing { key, .. } if key == known);
+        let placeholder = PLACEHOLDERS.iter().find(|(known, _)| is_missing(known));
+        let Some((key, examples)) = placeholder.filter(|(key, _)| !missing.contains(key)) else {
             return Err(error);
         };
         missing.push(*key);
-        for (key, value) in *values {
+        for key in *examples {
             if settings.origin(key).is_none() {
-                settings.set(key, [*value], Origin::Flag("(environment)".into()));
+                settings.set_example(key);
             }
         }
     }
@@ -82,7 +70,7 @@ fn read_with_placeholders<T>(
 impl Check {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let (path, file) = (&self.file, self.file.display());
-        let mut settings = Settings::of_file(Scope::Candidate, path)?;
+        let mut settings = Settings::of_file(CANDIDATE, path)?;
         let (candidate, of_environment) = read_with_placeholders(&mut settings, |settings| {
             CheckedCandidate::new(&with_any_election(settings))
         })?;
@@ -112,12 +100,12 @@ impl Check {
         // Only with a lease does the time without a leader follow from the timings alone.
         let has_lease = !matches!(strategy, Strategy::Bully(_) | Strategy::Static)
             && config.fallback().is_none();
-        let mut store = Settings::of_file(Scope::Store, path)?;
+        let mut store = Settings::of_file(STORE, path)?;
         let (checked, _) = read_with_placeholders(&mut store, |settings| {
             CheckedStore::new(settings, AzureFlags::default())
         })?;
         // A file without a table of the store is for candidates only.
-        if store.keys().any(|key| store.origin(key).is_some()) {
+        if store.keys().any(|key| store.origin(&key.name).is_some()) {
             start_rules::open_access(&checked, checked.serve.listen)?;
         }
         let mut warnings = checked.serve.limits.warnings();
@@ -127,7 +115,7 @@ impl Check {
                  in its environment, or --allow-anonymous"
             ));
         }
-        let rows = effective::store(&store, &checked)?;
+        let rows = effective::store(&store, &checked);
         let has_cluster = checked.serve.cluster.is_some();
         let rows = rows.iter().filter_map(|row| {
             let of_cluster = has_cluster && row.key.starts_with("cluster.");

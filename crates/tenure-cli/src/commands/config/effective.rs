@@ -4,16 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::__cli::{Settings, is_secret};
-use tenure::config::{ConfigError, Origin};
-use tenure_azure::server::ServedAccount;
-use tenure_core::wire::host_name;
-use tenure_server::{ClusterConfig, Failover, SharedEngine};
+use tenure_config::{ConfigError, Key, Origin, Settings};
 
 use crate::settings::checked_store::CheckedStore;
-use crate::settings::{
-    CheckedCandidate, audit, azure, cluster, limits, stop_signal, with_any_election,
-};
+use crate::settings::{CheckedCandidate, stop_signal, with_any_election};
 
 /// A key with its value.
 #[derive(Clone, Debug)]
@@ -26,14 +20,6 @@ pub(super) struct SettingRow {
 const DEFAULT: &str = "default";
 
 impl SettingRow {
-    fn new(key: &str, value: Value, origin: Option<&Origin>) -> Self {
-        Self {
-            key: key.into(),
-            value,
-            origin: origin.map_or_else(|| default_origin(key).into(), Origin::to_string),
-        }
-    }
-
     /// Whether the value is the place of the store or its data, or differs from the default.
     pub(super) fn is_notable(&self) -> bool {
         matches!(
@@ -52,177 +38,79 @@ impl SettingRow {
 pub(super) fn of_candidate(settings: &Settings) -> Result<Vec<SettingRow>, ConfigError> {
     let checked = CheckedCandidate::new(&with_any_election(settings))?;
     let config = &checked.config;
-    let timings = config.timings();
-    let is_set = |key| settings.origin(key).is_some();
-    let election = is_set("election").then(|| config.election.to_string());
-    let candidate = is_set("candidate").then(|| config.candidate.as_str());
     let servers: Vec<String> = config.servers().iter().map(ToString::to_string).collect();
-    let ca_file = settings.text("ca_file")?.filter(|file| !file.is_empty());
-    let require_fencing = settings.flag("require_fencing")?.unwrap_or_default();
-    let values = [
-        ("election", json!(election)),
-        ("candidate", candidate.unwrap_or("host-pid-random").into()),
+    let mut in_effect = BTreeMap::from([
         ("servers", json!(servers)),
-        ("ca_file", json!(ca_file)),
         ("priority", config.priority.into()),
-        ("lease_duration", duration(timings.lease_duration())),
-        ("renew_interval", duration(timings.renew_interval())),
-        ("renew_deadline", duration(timings.renew_deadline())),
-        ("stop_grace", duration(timings.stop_grace())),
-        ("cool_down", duration(timings.cool_down())),
-        (
-            "progress_deadline",
-            timings.progress_deadline().map(duration).into(),
-        ),
-        ("lock_delay", duration(config.lock_delay)),
-        ("on_overrun", config.on_overrun().name().into()),
-        (
-            "status_listen",
-            checked.status_listen.map(|it| it.to_string()).into(),
-        ),
         ("stop_signal", stop_signal::name(checked.stop_signal).into()),
-        ("hosts", settings.items("hosts", host_name)?.into()),
-        ("strategy", config.strategy.name().into()),
-        ("require_fencing", require_fencing.into()),
-    ];
-    let mut rows = rows(
-        settings,
-        values.map(|(key, value)| (key.into(), value)).into(),
+    ]);
+    let mut timings = config.timings().options();
+    in_effect.extend(
+        timings
+            .by_name()
+            .map(|(name, time)| (name, time.map(duration).into())),
     );
-    let metadata = settings.metadata()?;
+    let mut rows = rows(settings, in_effect);
+    let metadata = settings.free_table()?;
     let first = metadata.keys().next();
     let origin = first.and_then(|name| settings.origin(&format!("metadata.{name}")));
-    rows.push(SettingRow::new("metadata", json!(metadata), origin));
+    rows.push(SettingRow {
+        key: "metadata".into(),
+        value: json!(metadata),
+        origin: origin.map_or_else(|| DEFAULT.into(), Origin::to_string),
+    });
     Ok(rows)
 }
 
 /// The keys of the store, without secrets; all values are checked.
-pub(super) fn store(
-    settings: &Settings,
-    checked: &CheckedStore,
-) -> Result<Vec<SettingRow>, ConfigError> {
-    let CheckedStore {
-        serve,
-        access,
-        metrics,
-        ..
-    } = checked;
-    let mut limits = serve.limits.clone();
-    let mut azure = azure::config(settings)?;
-    let engine = serve.engine();
+pub(super) fn store(settings: &Settings, checked: &CheckedStore) -> Vec<SettingRow> {
+    let serve = &checked.serve;
     let data_dir = serve.data_dir.as_ref().map(|path| path.to_string_lossy());
-    let accounts: Vec<&str> = azure.accounts.iter().map(ServedAccount::name).collect();
-    let values = [
+    let accounts = settings.list("azure.accounts").into_iter();
+    let accounts = accounts.filter_map(|account| account.split(':').next());
+    let mut in_effect = BTreeMap::from([
         ("serve.listen", serve.listen.to_string().into()),
         ("serve.data_dir", data_dir.into()),
-        ("serve.engine", engine.into()),
-        ("access.hosts", access.hosts.clone().into()),
-        (
-            "access.trusted_proxies",
-            settings.items("access.trusted_proxies", Ok)?.into(),
-        ),
-        ("access.allow_plain_http", access.allow_plain_http.into()),
-        ("access.allow_anonymous", access.allow_anonymous.into()),
-        ("audit.level", audit::level(settings)?.into()),
-        ("audit.required", audit::is_required(settings)?.into()),
-        (
-            "metrics.listen",
-            metrics.listen.map(|listen| listen.to_string()).into(),
-        ),
-        ("metrics.max_leases", metrics.max_leases.into()),
-        ("metrics.leases", metrics.leases.clone().into()),
-        ("metrics.expected", metrics.expected.clone().into()),
-        (
-            "etcd.allow_plain_http",
-            settings
-                .flag("etcd.allow_plain_http")?
-                .unwrap_or_default()
-                .into(),
-        ),
-        ("azure.accounts", accounts.into()),
-        ("azure.behind_tls", azure.behind_tls.into()),
-        ("azure.bearer_audience", azure::audience(settings)?.into()),
-    ];
-    let mut values: BTreeMap<String, Value> = values.map(|(key, value)| (key.into(), value)).into();
-    for key in [
-        "access.file",
-        "audit.file",
-        "tls.certificate",
-        "tls.key",
-        "azure.bearer_keys",
-        "azure.bearer_issuer",
-    ] {
-        let text = settings.text(key)?.filter(|text| !text.is_empty());
-        values.insert(key.into(), text.into());
+        ("azure.accounts", accounts.collect()),
+    ]);
+    if let Some(cluster) = &serve.cluster {
+        in_effect.extend([
+            ("cluster.server", cluster.server.clone().into()),
+            ("cluster.advertise", cluster.advertise.clone().into()),
+        ]);
     }
-    if let Some(config) = &serve.cluster {
-        values.extend(of_cluster(config));
-    }
-    values.extend(limits::values("serve", limits.settings()));
-    values.extend(limits::values("azure", azure.limits()));
-    Ok(rows(settings, values))
+    rows(settings, in_effect)
 }
 
-/// The keys of a cluster. The others show what was set.
-fn of_cluster(config: &ClusterConfig) -> Vec<(String, Value)> {
-    let mut values = vec![
-        ("cluster.name", config.name.clone().into()),
-        ("cluster.server", config.server.clone().into()),
-        ("cluster.advertise", config.advertise.clone().into()),
-        ("cluster.ownership", duration(config.ownership)),
-        ("cluster.confirm", config.confirm.into()),
-    ];
-    match &config.engine {
-        SharedEngine::Etcd(etcd) => values.extend([
-            ("etcd.endpoints", etcd.endpoints.clone().into()),
-            ("etcd.prefix", etcd.prefix.clone().into()),
-            (
-                "etcd.compact",
-                cluster::compaction_text(etcd.compact).into(),
-            ),
-        ]),
-        SharedEngine::Postgres(postgres) => {
-            let failover = match postgres.failover {
-                Failover::None => "none",
-                Failover::Lossless => "lossless",
-            };
-            values.extend([
-                ("postgres.schema", postgres.schema.clone().into()),
-                ("postgres.failover", failover.into()),
-            ]);
+/// The keys of these settings. `in_effect` has the values that follow from more than their own key.
+fn rows(settings: &Settings, mut in_effect: BTreeMap<&str, Value>) -> Vec<SettingRow> {
+    let row = |key: &Key| {
+        let value = in_effect.remove(&*key.name);
+        let origin = match (settings.origin(&key.name), key.described_default()) {
+            (Some(origin), _) => origin.to_string(),
+            (None, None | Some("none")) => DEFAULT.into(),
+            (None, Some("required")) => "not set".into(),
+            (None, Some(default)) => format!("{DEFAULT}: {default}"),
+        };
+        SettingRow {
+            key: key.name.clone(),
+            value: value.unwrap_or_else(|| value_of(settings, key)),
+            origin,
         }
-        _ => {}
-    }
-    let of_text = |(key, value): (&str, Value)| (key.to_owned(), value);
-    values.into_iter().map(of_text).collect()
-}
-
-/// The keys of these settings with their values. `values` has the values in effect. A key without
-/// one belongs to another strategy and has no effect, so its row shows the value that was set.
-fn rows(settings: &Settings, mut values: BTreeMap<String, Value>) -> Vec<SettingRow> {
-    let row = |key| {
-        let origin = settings.origin(key);
-        // An empty text means the same as no value.
-        let set = Some(settings.list(key)).filter(|items| origin.is_some() && *items != [""]);
-        let value = values.remove(key).unwrap_or_else(|| match set {
-            Some(_) if is_secret(key) => "(secret)".into(),
-            Some(items) => items.into(),
-            None => Value::Null,
-        });
-        SettingRow::new(key, value, origin)
     };
     settings.keys().map(row).collect()
 }
 
-/// The origin of a value that was not set.
-fn default_origin(key: &str) -> &'static str {
-    match key {
-        "election" => "not set",
-        "candidate" => "default, new at each start",
-        "ca_file" => "default, the system's",
-        "cluster.server" => "default, the host name",
-        "renew_interval" | "renew_deadline" | "stop_grace" => "follows from the others",
-        _ => DEFAULT,
+/// The value of a key. An empty text means the same as no value.
+fn value_of(settings: &Settings, key: &Key) -> Value {
+    match (settings.shown(key), key.written.chars().next()) {
+        (Some(text), Some('[')) => {
+            let items = text.split(", ").filter(|item| !item.is_empty());
+            items.collect()
+        }
+        (Some(text), Some('"')) if !text.is_empty() => text.into(),
+        (None, _) | (_, Some('"')) => Value::Null,
+        (Some(text), _) => serde_json::from_str(&text).unwrap_or_else(|_| text.into()),
     }
 }
 

@@ -9,9 +9,9 @@ mod effective;
 mod tests;
 
 use clap::{Args, Subcommand};
-use tenure::__cli::EXAMPLE;
 
 use crate::output;
+use crate::settings::ALL_KEYS;
 
 /// Check a configuration, show the one in effect, or print an example
 #[derive(Debug, Args)]
@@ -33,7 +33,10 @@ impl Config {
         match &self.command {
             Command::Check(command) => command.run(),
             Command::Show(command) => command.run(),
-            Command::Example => Ok(output::line(EXAMPLE.trim_end())?),
+            Command::Example => {
+                let texts = ALL_KEYS.map(|keys| keys.text().trim_end());
+                Ok(output::line(texts.join("\n\n"))?)
+            }
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use clap::Args;
 use serde_json::Value;
-use tenure::__cli::{Scope, Settings};
+use tenure_config::Settings;
 
 use super::effective;
 use crate::output;
 use crate::settings::CandidateArgs;
+use crate::settings::STORE;
 use crate::settings::azure::AzureFlags;
 use crate::settings::checked_store::CheckedStore;
 
@@ -27,9 +28,9 @@ impl Show {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let path = self.candidate.store.config.as_deref();
         let candidate = effective::of_candidate(&self.candidate.settings()?)?;
-        let settings = Settings::load(Scope::Store, path)?;
+        let settings = Settings::load(STORE, path)?;
         let store = CheckedStore::new(&settings, AzureFlags::default())?;
-        let store = effective::store(&settings, &store)?;
+        let store = effective::store(&settings, &store);
         if self.json {
             let mut object = Value::Null;
             for row in &candidate {

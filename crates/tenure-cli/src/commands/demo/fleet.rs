@@ -11,13 +11,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::settings::CANDIDATE;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use tenure::__cli::{Scope, Settings};
-use tenure::config::Origin;
+use tenure_config::{Origin, Settings};
 
 /// The election that the workers compete in.
 pub(super) const ELECTION: &str = "demo/log-rollup";
@@ -179,11 +179,11 @@ impl Fleet {
 
     /// The longest time without a leader after a leader that could not release its lease.
     pub(super) fn worst_without_leader(&self) -> anyhow::Result<Duration> {
-        let mut settings = Settings::new(Scope::Candidate);
+        let mut settings = Settings::new(CANDIDATE);
         for (key, value) in self.settings(Worker(1)) {
             settings.set(key, [value], Origin::Environment(key.into()));
         }
-        let config = tenure::__cli::from_settings(&settings)?;
+        let config = tenure::Config::from_settings(&settings)?;
         Ok(match config.election_plan()? {
             Some(plan) => plan.bounds.without_leader,
             None => config.timings().worst_without_leader(),

@@ -1,10 +1,10 @@
 //! The members of a fallback, as `tenure doctor` checks them.
 
 use serde::Serialize;
-use tenure::__cli::Settings;
-use tenure::peers::PeersClient;
+use tenure_config::Settings;
 
 use super::row;
+use crate::store;
 
 /// One member of the fallback.
 #[derive(Debug, Serialize)]
@@ -24,8 +24,7 @@ pub(super) async fn examine(settings: &Settings) -> anyhow::Result<Vec<MemberRep
     if !settings.has_table("fallback") {
         return Ok(Vec::new());
     }
-    let peers = tenure::__cli::peers_of(settings)?;
-    let client = PeersClient::new(tenure::__cli::cluster_of(settings)?, peers)?;
+    let client = store::peers(settings)?;
     let reports = client.ask_all().await.into_iter().map(|asked| {
         let (view, error) = match asked.view {
             Ok(view) => (Some(view.status), None),

@@ -15,11 +15,11 @@ use clap::Args;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use tenure::__cli::Settings;
 use tenure::backend::{AwaitedTerm, BackendError, LeaseService};
 use tenure::config::Strategy;
 use tenure::store::{ClusterView, Code, Endpoint, Pong, StoreClient, StoreError};
 use tenure::{Config, ElectionName, StartError, Timings};
+use tenure_config::Settings;
 
 use crate::exit::{self, UNREACHABLE};
 use crate::lease_view;
@@ -134,7 +134,7 @@ impl Doctor {
         }
         let settings = self.store.settings()?;
         store::require_store(&settings)?;
-        let config = tenure::__cli::from_settings(&with_any_election(&settings))?;
+        let config = Config::from_settings(&with_any_election(&settings))?;
         let has_lease_duration = settings.origin("lease_duration").is_some();
         let report = block_on(examine(&settings, &config, has_lease_duration))?;
         if self.json {

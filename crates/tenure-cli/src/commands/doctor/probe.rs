@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use reqwest::Client;
-use tenure::__cli::{Scope, Settings};
-use tenure::config::ConfigError;
+use tenure_config::{ConfigError, Settings};
 
 use crate::exit::{self, UNREACHABLE};
 use crate::runtime::block_on;
+use crate::settings::STORE;
 use crate::settings::serve::StoreSettings;
 use crate::{logging, output};
 
@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) fn run(config: Option<&Path>) -> anyhow::Result<ExitCode> {
     let default = Path::new(DEFAULT_CONFIG);
     let config = config.or_else(|| default.exists().then_some(default));
-    let url = url(&Settings::load(Scope::Store, config)?)?;
+    let url = url(&Settings::load(STORE, config)?)?;
     // The certificate may be for any name, and after a renewal it differs from its file for a
     // moment. The request contains no secret, and goes to an address of this machine.
     let client = Client::builder()
@@ -89,7 +89,7 @@ mod tests {
         ] {
             let file = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(&file, text).unwrap();
-            let settings = Settings::of_file(Scope::Store, file.path());
+            let settings = Settings::of_file(STORE, file.path());
             assert_eq!(url(&settings.unwrap()).unwrap(), expected);
         }
     }

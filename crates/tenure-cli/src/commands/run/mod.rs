@@ -22,15 +22,15 @@ use std::sync::{Arc, OnceLock};
 use anyhow::anyhow;
 use clap::Args;
 use nix::unistd::{AccessFlags, access};
-use tenure::__cli::Settings;
-use tenure::config::ConfigError;
 use tenure::{Candidate, Config, EndReason};
+use tenure_config::{ConfigError, Settings};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::exit::{self, LOST, NEVER_LED, NOT_EXECUTABLE, NOT_FOUND, SYSTEM};
 use crate::settings::{
-    CandidateArgs, CheckedCandidate, address_without_key, status as status_settings, stop_signal,
+    CandidateArgs, CheckedCandidate, address_without_key, members_table, status as status_settings,
+    stop_signal,
 };
 use crate::task_limit::{require, require_this_program};
 use crate::{logging, parent, runtime};
@@ -120,7 +120,7 @@ impl Run {
         } = checked(&settings)?;
         // At an overrun this process ends, and then the watchdog kills the command. Another thread
         // writes the log, so the end waits for that.
-        tenure::__cli::set_flush(logging::flush);
+        tenure::OnOverrun::set_flush(logging::flush);
         let program = Program {
             command: self.command.clone(),
             stop_signal,
@@ -154,11 +154,8 @@ impl Run {
             settings.set_flag("fallback.accept_changes", &["true".into()]);
         }
         if self.allow_anonymous {
-            let key = match settings.has_table("fallback") {
-                true => "fallback.allow_anonymous",
-                false => "bully.allow_anonymous",
-            };
-            settings.set_flag(key, &["true".into()]);
+            let key = format!("{}.allow_anonymous", members_table(&settings));
+            settings.set_flag(&key, &["true".into()]);
         }
         Ok(settings)
     }
@@ -166,12 +163,10 @@ impl Run {
 
 fn checked(settings: &Settings) -> anyhow::Result<CheckedCandidate> {
     let checked = CheckedCandidate::new(settings).map_err(|error| match error {
-        ConfigError::Missing {
-            key: "election", ..
-        } => ConfigError::Missing {
-            key: "election",
-            reason: "name the election to compete in, such as --election billing/nightly".into(),
-        },
+        ConfigError::Missing { key, .. } if key == "election" => {
+            let reason = "name the election to compete in, such as --election billing/nightly";
+            ConfigError::missing(key, reason)
+        }
         error => error,
     })?;
     if let Some(listen) = address_without_key(settings, &checked.config)? {

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal as SignalNumber;
-use tenure::__cli::{Scope, Settings, warn_of_folder};
-use tenure::config::{ConfigError, Origin};
 use tenure_azure::server::Azure;
+use tenure_config::{ConfigError, Origin, Settings, warn_of_folder};
 use tenure_server::access::{Access, AccessError, mark_guarded};
 use tenure_server::audit::{Audit, AuditEntry, AuditKind};
 use tenure_server::{
@@ -28,9 +28,10 @@ use tracing::{debug, error, info, warn};
 
 use self::keys::KeyFetcher;
 use crate::new_files::make_folder;
+use crate::settings::STORE;
 use crate::settings::azure::AzureFlags;
 use crate::settings::checked_store::CheckedStore;
-use crate::settings::serve::{self, StoreSettings};
+use crate::settings::serve::StoreSettings;
 use crate::settings::start_rules;
 use crate::task_limit::require;
 use crate::{output, parent, runtime};
@@ -50,7 +51,7 @@ pub(crate) struct Serve {
     data_dir: Option<PathBuf>,
     /// Storage of leases: on disk (embedded), in memory (lost at exit, for development), or in etcd
     /// or PostgreSQL, which several servers share [default: embedded]
-    #[arg(long, value_parser = serve::ENGINES)]
+    #[arg(long, value_parser = PossibleValuesParser::new(STORE.choices("serve.engine")))]
     engine: Option<String>,
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
@@ -266,15 +267,15 @@ impl Serve {
     }
 
     fn settings(&self) -> Result<Settings, ConfigError> {
-        let mut settings = Settings::load(Scope::Store, self.config.as_deref())?;
+        let mut settings = Settings::load(STORE, self.config.as_deref())?;
         settings.set_flag("serve.listen", &self.listen);
         settings.set_flag("serve.engine", &self.engine);
         let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
         settings.set_flag("serve.data_dir", &data_dir.map(Cow::into_owned));
         let access = self.access.as_deref().map(Path::to_string_lossy);
-        settings.set_flag("access.file", &access.map(Cow::into_owned));
-        settings.set_flag("tls.certificate", &self.tls_certificate);
-        settings.set_flag("tls.key", &self.tls_key);
+        settings.set_named_flag("access", "access.file", &access.map(Cow::into_owned));
+        settings.set_named_flag("tls-certificate", "tls.certificate", &self.tls_certificate);
+        settings.set_named_flag("tls-key", "tls.key", &self.tls_key);
         for (key, is_set) in [
             ("access.allow_plain_http", self.allow_plain_http),
             ("access.allow_anonymous", self.allow_anonymous),

@@ -2,18 +2,17 @@
 
 use std::io::Write;
 
-use tenure::__cli::Scope;
 use tenure_server::ClusterAccess;
 
 use super::*;
+use crate::settings::STORE;
 use crate::settings::serve::StoreSettings;
 
 /// Reads the settings of a file with this text.
 fn read(text: &str) -> Result<StoreSettings, String> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
-    let settings =
-        Settings::of_file(Scope::Store, file.path()).map_err(|error| error.to_string())?;
+    let settings = Settings::of_file(STORE, file.path()).map_err(|error| error.to_string())?;
     StoreSettings::new(&settings).map_err(|error| error.to_string())
 }
 
@@ -128,7 +127,7 @@ fn wrong_settings_of_a_cluster_are_refused_with_key_value_and_remedy() {
         (format!("{postgres}url = \"host=a\"\nfailover = \"maybe\""), &["failover = \"maybe\"", "lossless"]),
         ("[cluster]\nname = \"a\"".to_owned(), &["name = \"a\"", "\"etcd\" or \"postgres\""]),
         ("[etcd]\nendpoints = [\"http://one\"]".to_owned(), &["endpoints", "engine = \"etcd\""]),
-        ("[serve]\nengine = \"etch\"".to_owned(), &["engine = \"etch\"", "embedded, memory, etcd, postgres"]),
+        ("[serve]\nengine = \"etch\"".to_owned(), &["engine = \"etch\"", "must be \"embedded\", \"memory\", \"etcd\" or \"postgres\""]),
     ] {
         let error = match read(&text) {
             Err(error) => error,

@@ -6,6 +6,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::lease::{LeaseDuration, Rules};
+use crate::time::timings;
 
 /// The shortest renew interval. Below it, the scheduling delays of a busy machine matter more than
 /// the setting.
@@ -15,62 +16,55 @@ pub const MIN_RENEW_INTERVAL: Duration = Duration::from_millis(100);
 /// machine would end the term too late after the machine resumes.
 pub const TICK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The options of a user. The default of an omitted option follows from the lease duration.
-///
-/// ```
-/// use core::time::Duration;
-/// use tenure_core::lease::candidate::{Timings, TimingsOptions};
-///
-/// let mut options = TimingsOptions::default();
-/// options.lease_duration = Some(Duration::from_secs(6));
-/// assert_eq!(Timings::new(&options)?.renew_interval(), Duration::from_secs(2));
-/// # Ok::<(), tenure_core::lease::candidate::TimingsError>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TimingsOptions {
+timings! {
+    /// The options of a user. The default of an omitted option follows from the lease duration.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use tenure_core::lease::candidate::{Timings, TimingsOptions};
+    ///
+    /// let mut options = TimingsOptions::default();
+    /// options.lease_duration = Some(Duration::from_secs(6));
+    /// assert_eq!(Timings::new(&options)?.renew_interval(), Duration::from_secs(2));
+    /// # Ok::<(), tenure_core::lease::candidate::TimingsError>(())
+    /// ```
+    #[non_exhaustive]
+    TimingsOptions,
+
+    /// The timeline of a term. It counts from the time at which the last successful request was *sent*:
+    ///
+    /// ```text
+    /// 0        renew interval        renew deadline        hard stop          lease duration
+    /// |--renew ok--|--renew, retry, retry-----|--cancel the task--|--abort--|--others may lead-->
+    ///    5 s ±10%                          10 s                14 s       15 s
+    /// ```
+    ///
+    /// The hard stop is the renew deadline plus the stop grace. The time from the hard stop to the end
+    /// of the lease is the **margin**. It covers the drift between the clocks of the candidate and the
+    /// store over one term. A quarter of it is the time that an aborted task has to end before it
+    /// counts as overrunning.
+    ///
+    /// Every value is consistent: [`TimingsError`] lists the refused combinations.
+    Timings {},
+
     /// How long the store keeps the lease without a renewal. Default: 15 s. A longer duration means
     /// fewer requests, and tolerates longer outages of the store; a shorter one means a new leader
     /// sooner after a crash.
-    pub lease_duration: Option<Duration>,
-    /// The time from the sending of a successful renewal to the sending of the next one. Default:
-    /// half of the renew deadline.
-    pub renew_interval: Option<Duration>,
+    lease_duration: Duration => Some,
+    /// The time from the sending of a successful renewal to the sending of the next one, plus or minus
+    /// a tenth. Default: half of the renew deadline.
+    renew_interval: Duration => Some,
     /// The time after the sending of the last successful renewal at which the leader gives up its
     /// term. Default: the lease duration less the stop grace and the margin.
-    pub renew_deadline: Option<Duration>,
+    renew_deadline: Duration => Some,
     /// How long the task has to stop by itself before it is aborted. Default: 4/15 of the lease
     /// duration, which is 4 s of 15 s.
-    pub stop_grace: Option<Duration>,
+    stop_grace: Duration => Some,
     /// How long the candidate waits after a term that its task ended. Default: 5 s.
-    pub cool_down: Option<Duration>,
+    cool_down: Duration => Some,
     /// How long a leader's task may show no progress before its term ends as unhealthy. Default: no
     /// limit, because only the task knows what progress is.
-    pub progress_deadline: Option<Duration>,
-}
-
-/// The timeline of a term. It counts from the time at which the last successful request was *sent*:
-///
-/// ```text
-/// 0        renew interval        renew deadline        hard stop          lease duration
-/// |--renew ok--|--renew, retry, retry-----|--cancel the task--|--abort--|--others may lead-->
-///    5 s ±10%                          10 s                14 s       15 s
-/// ```
-///
-/// The hard stop is the renew deadline plus the stop grace. The time from the hard stop to the end
-/// of the lease is the **margin**. It covers the drift between the clocks of the candidate and the
-/// store over one term. A quarter of it is the time that an aborted task has to end before it
-/// counts as overrunning.
-///
-/// Every value is consistent: [`TimingsError`] lists the refused combinations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Timings {
-    lease_duration: Duration,
-    renew_interval: Duration,
-    renew_deadline: Duration,
-    stop_grace: Duration,
-    cool_down: Duration,
-    progress_deadline: Option<Duration>,
+    progress_deadline: Option<Duration> => core::convert::identity,
 }
 
 /// The default lease duration.
@@ -148,62 +142,11 @@ impl Timings {
         })
     }
 
-    /// Returns the options of these timings, with all derived values filled in.
-    #[must_use]
-    pub const fn options(&self) -> TimingsOptions {
-        TimingsOptions {
-            lease_duration: Some(self.lease_duration),
-            renew_interval: Some(self.renew_interval),
-            renew_deadline: Some(self.renew_deadline),
-            stop_grace: Some(self.stop_grace),
-            cool_down: Some(self.cool_down),
-            progress_deadline: self.progress_deadline,
-        }
-    }
-
-    /// Returns how long the store keeps the lease without a renewal.
-    #[must_use]
-    pub const fn lease_duration(&self) -> Duration {
-        self.lease_duration
-    }
-
-    /// Returns the time from the sending of a successful renewal to the sending of the next one,
-    /// plus or minus a tenth.
-    #[must_use]
-    pub const fn renew_interval(&self) -> Duration {
-        self.renew_interval
-    }
-
     /// Returns the time between two requests of a candidate that waits at a service without a
     /// waiting queue, plus or minus a tenth: a fifth of the renew interval.
     #[must_use]
     pub fn poll_interval(&self) -> Duration {
         self.renew_interval / 5
-    }
-
-    /// Returns the time after the sending of the last successful renewal at which the leader gives
-    /// up its term.
-    #[must_use]
-    pub const fn renew_deadline(&self) -> Duration {
-        self.renew_deadline
-    }
-
-    /// Returns how long the task has to stop by itself before it is aborted.
-    #[must_use]
-    pub const fn stop_grace(&self) -> Duration {
-        self.stop_grace
-    }
-
-    /// Returns how long the candidate waits after a term that its task ended.
-    #[must_use]
-    pub const fn cool_down(&self) -> Duration {
-        self.cool_down
-    }
-
-    /// Returns how long a leader's task may show no progress; `None` without a limit.
-    #[must_use]
-    pub const fn progress_deadline(&self) -> Option<Duration> {
-        self.progress_deadline
     }
 
     /// Returns the latest time, after the sending of the last successful renewal, at which the task

@@ -4,12 +4,10 @@ mod kubernetes;
 mod peers;
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
-use super::load::from_settings;
-use super::settings::{Scope, Settings};
-use super::{Config, ConfigError, Origin};
+use super::load::SCOPE;
+use super::{Config, ConfigError, Settings};
 
 /// Loads a configuration from a file and these variables.
 fn load(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
@@ -19,9 +17,9 @@ fn load(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     let environment = environment
         .iter()
         .map(|&(name, value)| (name.into(), value.into()));
-    let config = Settings::of_file(Scope::Candidate, &path).and_then(|mut settings| {
+    let config = Settings::of_file(SCOPE, &path).and_then(|mut settings| {
         settings.read_environment(environment)?;
-        from_settings(&settings)
+        Config::from_settings(&settings)
     });
     let folder = format!("{}/", folder.path().display());
     config.map_err(|error| error.to_string().replace(&folder, ""))
@@ -199,15 +197,6 @@ fn an_invalid_value_is_reported_with_file_line_key_value_and_a_valid_value() {
 }
 
 #[test]
-fn an_invalid_environment_variable_is_reported_by_name() {
-    let error = load("election = \"a\"", &[("TENURE_STOP_GRACE", "soon")]).unwrap_err();
-    assert!(
-        error.starts_with("environment variable TENURE_STOP_GRACE: stop_grace"),
-        "{error}"
-    );
-}
-
-#[test]
 fn an_unknown_key_is_reported_with_its_place_and_the_nearest_known_key() {
     let error = refused("election = \"a\"\nlease_duratoin = \"1s\"\n");
     assert_eq!(
@@ -219,83 +208,29 @@ fn an_unknown_key_is_reported_with_its_place_and_the_nearest_known_key() {
 }
 
 #[test]
-fn what_no_program_knows_is_refused_in_each_scope_with_line_and_suggestion() {
+fn what_no_program_knows_is_refused_and_the_tables_of_a_store_are_left_to_it() {
     for (text, expected) in [
         (
             "[acess]\nfile = \"x\"",
             "unknown table [acess]; did you mean [access]?",
         ),
-        (
-            "[Access]\nfile = \"x\"",
-            "unknown table [Access]; did you mean [access]?",
-        ),
-        ("[ACCESS]", "unknown table [ACCESS]; did you mean [access]?"),
-        (
-            "acess.file = \"x\"",
-            "unknown table [acess]; did you mean [access]?",
-        ),
-        (
-            "\"audits\".required = true",
-            "unknown table [audits]; did you mean [audit]?",
-        ),
-        ("[tsl]", "unknown table [tsl]; did you mean [tls]?"),
-        ("[[tsl]]", "unknown table [tsl]; did you mean [tls]?"),
-        (
-            "[server]\nlisten = \"x\"",
-            "unknown table [server]; did you mean [serve]?",
-        ),
-        (
-            "[metadta]\na = \"b\"",
-            "unknown table [metadta]; did you mean [metadata]?",
-        ),
         ("[limits]\nmax = 1", "unknown table [limits]; known are ["),
-        (
-            "data_dir = \"/data\"",
-            "unknown key data_dir; did you mean data_dir in [serve]?",
-        ),
-        (
-            "trusted_proxies = []",
-            "unknown key trusted_proxies; did you mean trusted_proxies in [access]?",
-        ),
-        (
-            "\"access.file\" = \"x\"",
-            "unknown key \"access.file\"; did you mean file in [access]?",
-        ),
-        (
-            "lease_duratoin = \"1s\"",
-            "unknown key lease_duratoin; did you mean lease_duration?",
-        ),
-        (
-            "audit = { requird = true }",
-            "unknown key requird; did you mean required?",
-        ),
-        ("[access.file]\nx = 1\n[access.fil]", "unknown key fil;"),
-        (
-            "[serve]\npriority = 1",
-            "unknown key priority; did you mean priority above all tables?",
-        ),
-        (
-            "[tls]\nca_file = \"x\"",
-            "unknown key ca_file; did you mean ca_file above all tables or ca_file in [kubernetes]",
-        ),
         ("access = \"x\"", "access = \"x\": must be a table"),
-        ("[[access]]", "must be a table: write [access]"),
     ] {
-        for scope in [Scope::Candidate, Scope::Store] {
-            let text = format!("# a file\n{text}\n");
-            let error = Settings::of_toml(scope, &text, Path::new("t.toml"));
-            let error = error.unwrap_err().to_string();
-            assert!(
-                error.starts_with("t.toml:") && error.contains(expected),
-                "{error}"
-            );
-        }
+        let error = refused(&format!("election = \"a\"\n{text}\n"));
+        assert!(
+            error.starts_with("tenure.toml:2: ") && error.contains(expected),
+            "{error}"
+        );
     }
-    // A store and a candidate may share a file.
-    let text = "election = \"a\"\n[access]\nfile = \"x\"\n[metadata]\n\"a.b\" = \"c\"\n";
-    for scope in [Scope::Candidate, Scope::Store] {
-        Settings::of_toml(scope, text, Path::new("t.toml")).unwrap();
-    }
+    let text = "election = \"a\"\n[access]\nfle = \"x\"\n[azure.any]\nthing = 1\n[metadata]\n\"a.b\" = \"c\"\n";
+    assert_eq!(load(text, &[]).unwrap().metadata["a.b"], "c");
+    // Only the store knows the secrets in its tables.
+    let error = refused("[azure]\nbehind_tls = true\naccounts = [\"some:hunter2\" x");
+    assert!(
+        error.contains("line 3") && !error.contains("hunter2"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -404,28 +339,6 @@ fn one_setting_under_two_names_is_refused_but_not_in_two_sources() {
     }
     let config = load("election = \"a\"\nservers = [\"http://a\"]", &[one]).unwrap();
     assert_eq!(config.servers()[0].to_string(), "http://b/");
-}
-
-#[test]
-fn a_table_has_its_own_keys() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tenure.toml");
-    fs::write(&path, "election = \"a\"\n[serve]\nlisten = \"x\"\n").unwrap();
-    let settings = Settings::of_file(Scope::Store, &path).unwrap();
-    assert_eq!(settings.list("serve.listen"), ["x"]);
-    assert!(matches!(
-        settings.origin("serve.listen"),
-        Some(Origin::File { line: 3, .. })
-    ));
-
-    fs::write(&path, "[serve]\nlisen = \"x\"\n").unwrap();
-    let error = Settings::of_file(Scope::Store, &path)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains(":2: unknown key lisen; did you mean listen?"),
-        "{error}"
-    );
 }
 
 #[test]

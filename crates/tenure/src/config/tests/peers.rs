@@ -189,7 +189,7 @@ fn the_detector_of_peers_is_chosen_by_its_name() {
     }
     let ring = by("ring").unwrap_err();
     assert!(
-        ring.contains("TENURE_BULLY_DETECTOR") && ring.contains("must be one of"),
+        ring.contains("TENURE_BULLY_DETECTOR") && ring.contains("must be \"push\""),
         "{ring}"
     );
     let short = detection(&[("TENURE_BULLY_SUSPECT_AFTER", "499ms")]).unwrap_err();

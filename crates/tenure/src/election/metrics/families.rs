@@ -44,7 +44,6 @@ pub(super) const STOP_DURATION: &str = "tenure_candidate_stop_duration_seconds";
 
 impl Metrics {
     /// Returns the metrics with their names and labels, for exporters.
-    #[doc(hidden)]
     #[must_use]
     pub fn families(&self) -> Vec<MetricFamily> {
         let own = self.own_labels();

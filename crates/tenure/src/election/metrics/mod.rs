@@ -18,7 +18,6 @@ mod recorder;
 
 #[cfg(feature = "metrics")]
 mod facade;
-#[cfg(any(feature = "metrics", feature = "config-file"))]
 mod families;
 
 use tenure_core::lease::candidate::EndReason;
@@ -26,8 +25,6 @@ use tenure_core::{CandidateId, ElectionName};
 
 #[cfg(feature = "metrics")]
 pub(crate) use facade::publish;
-#[cfg(any(feature = "metrics", feature = "config-file"))]
-#[doc(hidden)]
 pub use families::{MetricFamily, MetricSample, MetricValue};
 pub use histogram::{DurationBucket, DurationHistogram};
 pub(crate) use recorder::Recorder;

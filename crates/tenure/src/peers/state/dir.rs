@@ -10,8 +10,8 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
+use tenure_config::link_free_path;
 
-use crate::base::link_free_path::link_free_path;
 use crate::base::member_error::StateError;
 
 /// The time for which to retry the lock, because a predecessor that was killed may not have ended

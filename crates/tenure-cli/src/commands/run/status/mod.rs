@@ -17,8 +17,8 @@ use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use tenure::__cli::guard;
 use tenure::Candidate;
+use tenure::listener::guard;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 

@@ -2,8 +2,8 @@
 
 use prometheus::TextEncoder;
 use prometheus::proto::{self, LabelPair, Metric, MetricType};
-use tenure::__cli::{MetricFamily, MetricSample, MetricValue};
 use tenure::metrics::DurationHistogram;
+use tenure::metrics::{MetricFamily, MetricSample, MetricValue};
 
 /// The content type of the format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

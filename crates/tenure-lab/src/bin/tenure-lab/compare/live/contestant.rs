@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use tenure::__cli::{Scope, Settings};
 use tenure::Config;
 use tenure::config::{Peer, Strategy};
 use tenure_core::bully::GroupGuarantee;
@@ -129,8 +128,7 @@ fn of_file(file: &Path) -> anyhow::Result<LiveContestant> {
     let mut settings: Table = text.parse().with_context(|| name.clone())?;
     let mut priorities = Vec::new();
     if let Some(bully) = strategy.bully() {
-        let read = Settings::of_file(Scope::Candidate, file)?;
-        let mut peers = tenure::__cli::peers_of(&read)?;
+        let mut peers = bully.peers.clone();
         peers.sort_by_key(|peer| peer.node);
         priorities.extend(peers.iter().map(|peer| peer.priority));
         // The default depends on the number of members, which may be different here.

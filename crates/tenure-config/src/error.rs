@@ -3,8 +3,6 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use tenure_core::lease::candidate::TimingsError;
-
 /// The origin of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -20,6 +18,8 @@ pub enum Origin {
     Environment(String),
     /// A command-line flag.
     Flag(String),
+    /// The definition of the key, because nobody has set it.
+    Default,
 }
 
 impl fmt::Display for Origin {
@@ -28,6 +28,7 @@ impl fmt::Display for Origin {
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Environment(name) => write!(f, "environment variable {name}"),
             Self::Flag(name) => write!(f, "flag {name}"),
+            Self::Default => f.write_str("default"),
         }
     }
 }
@@ -78,25 +79,27 @@ pub enum ConfigError {
     #[error("{key} is not set: {reason}")]
     Missing {
         /// The key.
-        key: &'static str,
+        key: String,
         /// How to set the key.
         reason: String,
     },
-    /// Timings that contradict each other.
-    #[error("impossible timings, {}: {reason}", places(.origins))]
-    Timings {
+    /// Values that contradict each other.
+    #[error("impossible {what}, {}: {reason}", places(.origins))]
+    Contradiction {
+        /// What the values are, in the plural.
+        what: &'static str,
         /// The keys that were set, with their origins.
         origins: Vec<(&'static str, Origin)>,
         /// The contradiction.
-        reason: TimingsError,
+        reason: String,
     },
 }
 
 impl ConfigError {
     /// Returns the error for a required setting that is missing.
     #[must_use]
-    pub fn missing(key: &'static str, reason: impl Into<String>) -> Self {
-        let reason = reason.into();
+    pub fn missing(key: impl Into<String>, reason: impl Into<String>) -> Self {
+        let (key, reason) = (key.into(), reason.into());
         Self::Missing { key, reason }
     }
 }

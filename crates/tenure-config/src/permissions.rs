@@ -8,7 +8,7 @@ use tracing::warn;
 
 /// Warns if users other than the owner and the group can read or change a file with a secret. The
 /// group is not checked, because some systems share keys with a group.
-pub fn warn_of_secret(path: &Path) {
+pub(crate) fn warn_of_secret(path: &Path) {
     warn_of(
         path,
         0o006,
@@ -44,7 +44,7 @@ fn warn_of(path: &Path, wrong: u32, problem: &str, fix: &str) {
 /// # Errors
 ///
 /// The mode of the file, and how to change it.
-pub(super) fn check_configuration(path: &Path) -> Result<(), String> {
+pub fn check_configuration(path: &Path) -> Result<(), String> {
     // A text that was not read from a file has no mode.
     let Ok(metadata) = fs::metadata(path) else {
         return Ok(());

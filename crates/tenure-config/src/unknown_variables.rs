@@ -3,7 +3,8 @@
 use std::env;
 use std::sync::Once;
 
-use super::keys::{PREFIX, nearest, variable_of_full_name, variables};
+use crate::keys::PREFIX;
+use crate::scope::{Scope, nearest};
 
 /// Known variables that are not settings: for logs, for flags, for the commands of `tenure run`, and
 /// for tests.
@@ -29,11 +30,11 @@ const OTHERS: &[&str] = &[
 
 /// Warns about unknown variables, once for each process: a misspelt one would silently have no
 /// effect. It is not an error, because other programs may use such names as well.
-pub fn warn_of_unknown_variables() {
+pub fn warn_of_unknown_variables(scope: Scope) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for (name, _) in env::vars_os() {
-            if let Some(problem) = problem(&name.to_string_lossy()) {
+            if let Some(problem) = problem(scope, &name.to_string_lossy()) {
                 tracing::warn!("{problem}");
             }
         }
@@ -41,17 +42,23 @@ pub fn warn_of_unknown_variables() {
 }
 
 /// Returns the warning about a variable with this name; `None` if it is known, or not of tenure.
-fn problem(name: &str) -> Option<String> {
+pub(crate) fn problem(scope: Scope, name: &str) -> Option<String> {
     // Settings may be in lower case as well.
     let rest = name.strip_prefix(PREFIX)?.to_ascii_uppercase();
     let others = OTHERS.iter().map(|&name| name.to_owned());
-    let known: Vec<String> = variables().chain(others).collect();
-    let known = || known.iter().filter_map(|name| name.strip_prefix(PREFIX));
-    if known().any(|known| known == rest) || is_of_a_service(name) {
+    let known: Vec<String> = scope.known_variables().chain(others).collect();
+    let known = known.iter().filter_map(|name| name.strip_prefix(PREFIX));
+    let is_of_other_program = rest
+        .split_once('_')
+        .is_some_and(|(table, _)| scope.is_ignored(&table.to_ascii_lowercase()));
+    if known.clone().any(|known| known == rest) || is_of_other_program || is_of_a_service(name) {
         return None;
     }
-    let near = || nearest(&rest, known()).map(|near| format!("{PREFIX}{near}"));
-    let meant = variable_of_full_name(&rest).or_else(near);
+    let near = || nearest(&rest, known).map(|near| format!("{PREFIX}{near}"));
+    let meant = scope
+        .variable_of_full_name(&rest)
+        .map(str::to_owned)
+        .or_else(near);
     let meant = meant.map(|meant| format!("; did you mean {meant}?"));
     Some(format!(
         "environment variable {name} is not a setting{}",
@@ -70,38 +77,4 @@ fn is_of_a_service(name: &str) -> bool {
         || name.ends_with("_PORT")
         || name.contains("_SERVICE_HOST")
         || name.contains("_SERVICE_PORT")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variables_that_platforms_make_for_services_are_not_reported_as_typos() {
-        for name in [
-            "TENURE_PORT",
-            "TENURE_PORT_7400_TCP",
-            "TENURE_PORT_7400_TCP_ADDR",
-            "TENURE_SERVICE_HOST",
-            "TENURE_STORE_SERVICE_PORT_HTTP",
-        ] {
-            assert_eq!(problem(name), None, "{name}");
-        }
-        for name in ["TENURE_MAX_HISTRY", "TENURE_PORT_", "TENURE_SERVICE"] {
-            assert!(problem(name).is_some(), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_variable_that_is_named_by_the_table_and_the_key_is_recognised() {
-        for (name, meant) in [
-            ("TENURE_SERVE_LISTEN", "TENURE_LISTEN"),
-            ("TENURE_SERVE_DATA_DIR", "TENURE_DATA_DIR"),
-            ("TENURE_BULLY_LISTN", "TENURE_BULLY_LISTEN"),
-        ] {
-            let problem = problem(name).unwrap();
-            let hint = format!("; did you mean {meant}?");
-            assert!(problem.ends_with(&hint), "{problem}");
-        }
-    }
 }

@@ -1,30 +1,24 @@
 //! Settings as text with their origins, so that errors can name the origin.
 
-mod error;
-mod file_key;
-mod keys;
-mod setting;
-mod unknown_variables;
-
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::RangeInclusive;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use tenure_core::file_path;
+use tenure_core::text::without_passwords;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::permissions;
-use crate::http::store::Endpoint;
-use setting::Setting;
-
-pub use error::{ConfigError, Origin};
-pub(crate) use file_key::FileKey;
-pub use keys::{EXAMPLE, Scope, is_secret, secret_variables};
-pub use unknown_variables::warn_of_unknown_variables;
+use crate::error::{ConfigError, Origin};
+use crate::file_key::FileKey;
+use crate::keys::{Key, PREFIX};
+use crate::permissions;
+use crate::scope::Scope;
+use crate::setting::Setting;
+use crate::unknown_variables::warn_of_unknown_variables;
 
 /// Settings by key, each with its origin. Read the sources in rising order of precedence, because
 /// later sources override earlier ones.
@@ -55,7 +49,7 @@ impl Settings {
     ///
     /// [`ConfigError`] with the origin and the key.
     pub fn load(scope: Scope, file: Option<&Path>) -> Result<Self, ConfigError> {
-        warn_of_unknown_variables();
+        warn_of_unknown_variables(scope);
         let mut settings = match file {
             Some(path) => Self::of_file(scope, path)?,
             None => Self::new(scope),
@@ -81,10 +75,14 @@ impl Settings {
     }
 
     /// Reads the settings of a TOML text. Errors name `path` as the file.
-    pub(super) fn of_toml(scope: Scope, text: &str, path: &Path) -> Result<Self, ConfigError> {
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`of_file`](Self::of_file).
+    pub fn of_toml(scope: Scope, text: &str, path: &Path) -> Result<Self, ConfigError> {
         let file = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
             path: path.into(),
-            message: syntax(text, &error),
+            message: syntax(scope, text, &error),
         })?;
         let setting = |key: &Spanned<DeString<'_>>, value| {
             let path = path.into();
@@ -94,7 +92,8 @@ impl Settings {
         let mut settings = Self::new(scope);
         for (key, value) in file.get_ref() {
             match value.get_ref() {
-                DeValue::Table(table) if keys::is_table(key.get_ref()) => {
+                DeValue::Table(_) if scope.is_ignored(key.get_ref()) => {}
+                DeValue::Table(table) if scope.is_table(key.get_ref()) => {
                     for (name, value) in table {
                         let setting = setting(name, value);
                         settings.insert_of_file(key.get_ref(), name.get_ref(), setting)?;
@@ -113,22 +112,18 @@ impl Settings {
     /// # Errors
     ///
     /// [`ConfigError::Invalid`] if two variables set one key.
-    pub(super) fn read_environment(
+    pub fn read_environment(
         &mut self,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<(), ConfigError> {
-        let keys = self.scope.variables();
         let mut read = Self::new(self.scope);
         for (name, value) in environment {
-            // Only the prefix must be in upper case.
-            if !name.starts_with(keys::PREFIX) {
-                continue;
-            }
-            // Templates of units and containers write an empty value for what is not set.
-            if value.is_empty() {
-                continue;
-            }
-            if let Some(key) = keys.get(&name.to_ascii_uppercase()) {
+            // Only the prefix must be in upper case. Templates of units and containers write an empty
+            // value for what is not set.
+            if name.starts_with(PREFIX)
+                && !value.is_empty()
+                && let Some(key) = self.scope.key_of_variable(&name.to_ascii_uppercase())
+            {
                 read.insert(key, Setting::of_text([value], Origin::Environment(name)))?;
             }
         }
@@ -136,16 +131,33 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets a key to the values of its command-line flag, if there are any.
+    /// Sets a key to the values of its command-line flag, if there are any. The flag has the name of
+    /// the key without its table.
     ///
     /// # Panics
     ///
     /// If there is no such key.
     #[track_caller]
     pub fn set_flag<'a>(&mut self, key: &str, values: impl IntoIterator<Item = &'a String>) {
+        let name = key.rsplit('.').next().unwrap_or(key);
+        self.set_named_flag(&name.replace('_', "-"), key, values);
+    }
+
+    /// Like [`set_flag`](Self::set_flag), for a flag with another name.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such key.
+    #[track_caller]
+    pub fn set_named_flag<'a>(
+        &mut self,
+        flag: &str,
+        key: &str,
+        values: impl IntoIterator<Item = &'a String>,
+    ) {
         let mut values = values.into_iter().peekable();
         if values.peek().is_some() {
-            self.set(key, values, Origin::Flag(keys::flag(key)));
+            self.set(key, values, Origin::Flag(format!("--{flag}")));
         }
     }
 
@@ -176,9 +188,43 @@ impl Settings {
             .insert(key.into(), Setting::of_text(value, origin));
     }
 
+    /// Sets a key to the value in its definition.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such key.
+    pub fn set_example(&mut self, key: &str) {
+        let definition = self.scope.key(key).expect("a key");
+        self.values.insert(key.into(), definition.example.clone());
+    }
+
     /// Returns the keys that may be set, without those of the metadata.
-    pub fn keys(&self) -> impl Iterator<Item = &'static str> + use<> {
+    pub fn keys(&self) -> impl Iterator<Item = &'static Key> + Clone + use<> {
         self.scope.keys()
+    }
+
+    /// Returns the value of a key for people: durations in their usual form, and no secret. `None` if
+    /// there is no value.
+    #[must_use]
+    pub fn shown(&self, key: &Key) -> Option<String> {
+        self.get(&key.name)?;
+        if key.is_secret() {
+            return Some("(secret)".into());
+        }
+        let shown = without_passwords(&self.list(&key.name).join(", "));
+        let duration = key
+            .is_duration()
+            .then(|| humantime::parse_duration(&shown).ok());
+        Some(match duration.flatten() {
+            Some(duration) => humantime::format_duration(duration).to_string(),
+            None => shown,
+        })
+    }
+
+    /// Returns whether there is such a key.
+    #[must_use]
+    pub fn has_key(&self, key: &str) -> bool {
+        self.scope.contains(key)
     }
 
     /// Returns whether any key of this table is set.
@@ -191,11 +237,13 @@ impl Settings {
     /// Returns the origin of a key, if it was set.
     #[must_use]
     pub fn origin(&self, key: &str) -> Option<&Origin> {
-        Some(&self.get(key)?.origin)
+        debug_assert!(self.scope.contains(key), "there is no setting {key}");
+        Some(&self.values.get(key)?.origin)
     }
 
     /// Returns the place of a key in a file that can be read again. A pipe can't.
-    pub(super) fn file_key(&self, key: &str) -> Option<FileKey> {
+    #[must_use]
+    pub fn file_key(&self, key: &str) -> Option<FileKey> {
         match self.origin(key)? {
             Origin::File { path, .. } if path.is_file() => Some(FileKey {
                 path: path.clone(),
@@ -206,12 +254,15 @@ impl Settings {
         }
     }
 
+    /// Returns the value of a key, or else its default.
     fn get(&self, key: &str) -> Option<&Setting> {
         debug_assert!(self.scope.contains(key), "there is no setting {key}");
-        self.values.get(key)
+        let default = || self.scope.key(key)?.default();
+        self.values.get(key).or_else(default)
     }
 
-    /// Parses a value. Returns `None` if the key was not set.
+    /// Parses a value. Returns `None` if the key was not set and has no
+    /// default.
     ///
     /// # Errors
     ///
@@ -229,31 +280,39 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] if it is not a duration with a unit.
+    /// [`ConfigError::Invalid`] if it is not a duration with a unit, or not an allowed one.
     pub fn duration(&self, key: &str) -> Result<Option<Duration>, ConfigError> {
         let right = "write a number and a unit, such as \"15s\"";
+        let parse =
+            |text| humantime::parse_duration(text).map_err(|error| format!("{error}; {right}"));
         self.read(key, &["string"], right, |text| {
-            humantime::parse_duration(text).map_err(|error| format!("{error}; {right}"))
+            let duration = parse(text)?;
+            let range = self.scope.key(key).and_then(Key::range);
+            match range
+                .map(|(least, most)| Ok::<_, String>(parse(least)?..=parse(most)?))
+                .transpose()?
+            {
+                Some(range) if !range.contains(&duration) => Err(self.right(key)),
+                _ => Ok(duration),
+            }
         })
     }
 
-    /// Reads a whole number within this range.
+    /// Reads a whole number within the range of its definition.
     ///
     /// # Errors
     ///
     /// [`ConfigError::Invalid`], which names both ends of the range, if the value is not a number
     /// in the range.
-    pub fn number<T>(&self, key: &str, range: RangeInclusive<T>) -> Result<Option<T>, ConfigError>
-    where
-        T: FromStr + PartialOrd + fmt::Display,
-    {
-        let right = format!(
-            "must be a whole number, {} to {}",
-            range.start(),
-            range.end()
-        );
+    pub fn number<T: FromStr + PartialOrd>(&self, key: &str) -> Result<Option<T>, ConfigError> {
+        let range = self.scope.key(key).and_then(Key::range);
+        let (least, most) = range.unwrap_or_default();
+        let right = format!("must be a whole number, {least} to {most}");
+        let parse = |text: &str| text.parse::<T>().ok();
         self.read(key, &["integer"], &right, |text| {
-            let number = text.parse().ok().filter(|number| range.contains(number));
+            let (number, least, most) = (parse(text), parse(least), parse(most));
+            let number = number
+                .filter(|number| Some(number) >= least.as_ref() && Some(number) <= most.as_ref());
             number.ok_or_else(|| right.clone())
         })
     }
@@ -263,7 +322,16 @@ impl Settings {
     /// # Errors
     ///
     /// [`ConfigError::Invalid`] if it is neither `true` nor `false`.
-    pub fn flag(&self, key: &str) -> Result<Option<bool>, ConfigError> {
+    pub fn flag(&self, key: &str) -> Result<bool, ConfigError> {
+        Ok(self.optional_flag(key)?.unwrap_or_default())
+    }
+
+    /// Reads a boolean whose default follows from other settings.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] if it is neither `true` nor `false`.
+    pub fn optional_flag(&self, key: &str) -> Result<Option<bool>, ConfigError> {
         let right = "must be true or false";
         self.read(key, &["boolean"], right, |text| {
             text.parse().map_err(|_| right.into())
@@ -274,13 +342,25 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] with the error of `read`.
+    /// [`ConfigError::Invalid`] with the error of `read`, or if the text is not an allowed one.
     pub fn with<'a, T>(
         &'a self,
         key: &str,
         read: impl FnOnce(&'a str) -> Result<T, String>,
     ) -> Result<Option<T>, ConfigError> {
-        self.read(key, &["string"], "must be text in quotes", read)
+        self.read(key, &["string"], "must be text in quotes", |text| {
+            let allowed = self.scope.key(key).and_then(Key::allowed);
+            match allowed.is_none_or(|allowed| allowed.contains(&format!("{:?}", text.trim()))) {
+                true => read(text),
+                false => Err(self.right(key)),
+            }
+        })
+    }
+
+    /// Returns what the allowed values of a key are.
+    fn right(&self, key: &str) -> String {
+        let allowed = self.scope.key(key).and_then(Key::allowed);
+        format!("must be {}", allowed.unwrap_or_default())
     }
 
     /// Reads a number or a text with the function `read`. The text `right` describes a valid value.
@@ -312,13 +392,53 @@ impl Settings {
             .map_err(|reason| self.invalid(key, reason))
     }
 
-    /// Reads a text, and trims it. Returns `None` if the key was not set.
+    /// Reads a text, and trims it. Returns `None` if the key was not set and has no
+    /// default.
     ///
     /// # Errors
     ///
     /// [`ConfigError::Invalid`] if the value is not text.
     pub fn text(&self, key: &str) -> Result<Option<&str>, ConfigError> {
         self.with(key, |text| Ok(text.trim()))
+    }
+
+    /// Reads an address and a port. Returns `None` if the key was not set, or is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] with the value of the definition as an example.
+    pub fn address(&self, key: &str) -> Result<Option<SocketAddr>, ConfigError> {
+        let example = self.scope.key(key).map_or("", |key| key.written);
+        let right = format!(
+            "write an address and a port, such as {}",
+            example.trim_matches('"')
+        );
+        let address = self.with(key, |text| match text.trim() {
+            "" => Ok(None),
+            text => match text.to_socket_addrs().map(|mut found| found.next()) {
+                Ok(Some(address)) => Ok(Some(address)),
+                Ok(None) => Err(format!("no address; {right}")),
+                Err(error) => Err(format!("{error}; {right}")),
+            },
+        })?;
+        Ok(address.flatten())
+    }
+
+    /// Refuses one of two keys that need each other.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Missing`] with the key that is not set, or is empty.
+    pub fn check_pair(&self, one: &str, other: &str) -> Result<(), ConfigError> {
+        let is_set = |key| self.list(key).iter().any(|text| !text.is_empty());
+        let (set, missing) = match (is_set(one), is_set(other)) {
+            (true, false) => (one, other),
+            (false, true) => (other, one),
+            _ => return Ok(()),
+        };
+        let origin = self.origin(set).map(Origin::to_string).unwrap_or_default();
+        let reason = format!("{set} is set ({origin}), and each needs the other");
+        Err(ConfigError::missing(missing, reason))
     }
 
     /// Reads the path of a file or a directory. Returns `None` if the key was not set, or is empty.
@@ -395,16 +515,16 @@ impl Settings {
             .collect()
     }
 
-    /// Reads the metadata of a candidate.
+    /// Reads the texts of the table whose keys the user chooses.
     ///
     /// # Errors
     ///
     /// [`ConfigError::Invalid`] if a value is not text.
-    pub fn metadata(&self) -> Result<BTreeMap<String, String>, ConfigError> {
+    pub fn free_table(&self) -> Result<BTreeMap<String, String>, ConfigError> {
         let names = self
             .values
             .keys()
-            .filter_map(|key| Some((key, keys::metadata_name(key)?)));
+            .filter_map(|key| Some((key, self.scope.free_name(key)?)));
         let texts = names.map(|(key, name)| {
             let text = self.with(key, |text| Ok(text.to_owned()))?;
             Ok((name.to_owned(), text.unwrap_or_default()))
@@ -424,18 +544,38 @@ impl Settings {
         key: &str,
         read: impl Fn(&[u8]) -> Result<T, String>,
     ) -> Result<Option<(String, T)>, ConfigError> {
-        let key_file = format!("{key}_file");
-        let inline = self.with(key, |text| read(text.as_bytes()))?;
         self.warn_of_inline(key);
-        let in_file = self.secret_path(&key_file)?.map(|path| {
+        let of_file = |path| {
             let bytes = std::fs::read(path).map_err(|error| format!("can't read it: {error}"));
-            let secret = bytes.and_then(|bytes| read(&bytes));
-            secret.map_err(|reason| self.invalid(&key_file, reason))
-        });
-        match (inline, in_file.transpose()?) {
+            bytes.and_then(|bytes| read(&bytes))
+        };
+        self.text_or_file(key, |text| read(text.as_bytes()).map(Some), of_file)
+    }
+
+    /// Reads a value from the text of a key, or from the file of `key_file`. Also returns the key that
+    /// was set. Warns if every user can read a file with a secret.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] if both are set, or with the error of `of_text` or `of_file`.
+    pub fn text_or_file<T>(
+        &self,
+        key: &str,
+        of_text: impl FnOnce(&str) -> Result<Option<T>, String>,
+        of_file: impl FnOnce(PathBuf) -> Result<T, String>,
+    ) -> Result<Option<(String, T)>, ConfigError> {
+        let key_file = format!("{key}_file");
+        let inline = self.with(key, of_text)?.flatten();
+        let path = match self.scope.is_secret(key) {
+            true => self.secret_path(&key_file)?,
+            false => self.path(&key_file)?,
+        };
+        let in_file = path.map(of_file).transpose();
+        let in_file = in_file.map_err(|reason| self.invalid(&key_file, reason))?;
+        match (inline, in_file) {
             (Some(_), Some(_)) => Err(self.one_too_many(&key_file, key)),
-            (Some(secret), None) => Ok(Some((key.into(), secret))),
-            (None, secret) => Ok(secret.map(|secret| (key_file, secret))),
+            (Some(value), None) => Ok(Some((key.into(), value))),
+            (None, value) => Ok(value.map(|value| (key_file, value))),
         }
     }
 
@@ -466,11 +606,13 @@ impl Settings {
     #[must_use]
     pub fn invalid(&self, key: &str, reason: String) -> ConfigError {
         let (origin, value) = match self.get(key) {
-            Some(setting) if is_secret(key) => (setting.origin.clone(), "(secret)".into()),
+            Some(setting) if self.scope.is_secret(key) => {
+                (setting.origin.clone(), "(secret)".into())
+            }
             Some(setting) => (setting.origin.clone(), setting.shown.clone()),
-            None => (Origin::Flag("(default)".into()), String::new()),
+            None => (Origin::Default, String::new()),
         };
-        let key = keys::shown(key).into();
+        let key = self.scope.shown(key).into();
         ConfigError::Invalid {
             origin,
             key,
@@ -490,24 +632,26 @@ impl Settings {
         name: &str,
         setting: Setting,
     ) -> Result<(), ConfigError> {
+        let scope = self.scope;
         let key = &match table {
-            "" => keys::of_spelling(name).to_owned(),
+            "" => scope.of_spelling(name).to_owned(),
             table => format!("{table}.{name}"),
         };
         // A dot in quotes is a part of a name, and only names of metadata have dots.
-        let is_one_name = table == keys::METADATA || !name.contains('.');
+        let is_free = !table.is_empty() && scope.free_table() == Some(table);
+        let is_one_name = is_free || !name.contains('.');
         let is_table = setting.is_table();
-        let is_key = is_one_name && (!is_table || table == keys::METADATA);
+        let is_key = is_one_name && (!is_table || is_free);
         // `cool_down = {}` has a wrong value, and `[server]` is a misspelt table.
-        let is_wrong_value = is_one_name && is_table && keys::nearest_table(name).is_none();
-        if (is_key || is_wrong_value) && self.scope.contains(key) {
+        let is_wrong_value = is_one_name && is_table && scope.nearest_table(name).is_none();
+        if (is_key || is_wrong_value) && scope.contains(key) {
             return self.insert(key, setting);
         }
-        if is_key && keys::is_known(key) {
+        if is_key && scope.is_known(key) {
             return Ok(());
         }
         let Setting { origin, shown, .. } = setting;
-        if keys::is_table(key) {
+        if scope.is_table(key) {
             return Err(ConfigError::Invalid {
                 origin,
                 reason: format!("must be a table: write [{key}], and its keys below"),
@@ -517,13 +661,13 @@ impl Settings {
         }
         let shown = match (is_table, is_one_name) {
             (true, _) if table.is_empty() => format!("[{name}]"),
-            (_, true) => keys::shown(key).to_owned(),
+            (_, true) => scope.shown(key).to_owned(),
             (_, false) => format!("{name:?}"),
         };
         Err(ConfigError::UnknownKey {
             origin,
             key: shown,
-            hint: keys::hint(table, name, is_table),
+            hint: scope.hint(table, name, is_table),
         })
     }
 
@@ -539,16 +683,23 @@ impl Settings {
 }
 
 /// Returns the parser's message. Omits the line itself if the line may contain a secret.
-fn syntax(text: &str, error: &toml::de::Error) -> String {
+fn syntax(scope: Scope, text: &str, error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start.min(text.len()));
     let before = &text.as_bytes()[..at];
     let newlines = before.iter().filter(|&&byte| byte == b'\n').count();
     let line = text.lines().nth(newlines).unwrap_or_default();
     let key = line.split('=').next().unwrap_or_default().trim();
-    let shown = if keys::may_be_secret(key.trim_matches('"')) {
+    let tables = text
+        .lines()
+        .take(newlines + 1)
+        .filter_map(|line| line.trim().strip_prefix('['));
+    let table = tables.last().unwrap_or_default();
+    // A secret of another program can't be told from its other values.
+    let is_unknown = scope.is_ignored(table.trim_end_matches([']', ' ']));
+    let shown = if is_unknown || scope.may_be_secret(key.trim_matches('"')) {
         format!("{key} = (secret)")
     } else {
-        Endpoint::shown(line)
+        without_passwords(line)
     };
     if shown == line {
         return error.to_string().trim_end().into();

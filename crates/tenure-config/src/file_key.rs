@@ -6,16 +6,20 @@ use std::path::PathBuf;
 /// The place of a text in a TOML file: a bundle with a token and the certificate of the store's
 /// authority is replaced like a file that has only one of them.
 #[derive(Clone, Debug)]
-pub(crate) struct FileKey {
-    pub(super) path: PathBuf,
+pub struct FileKey {
+    pub(crate) path: PathBuf,
     /// The context that has the key, in a file of contexts.
-    pub(super) context: Option<String>,
-    pub(super) key: String,
+    pub(crate) context: Option<String>,
+    pub(crate) key: String,
 }
 
 impl FileKey {
     /// Reads the text. The error names neither the file nor any part of its content.
-    pub(crate) fn read(&self) -> Result<String, String> {
+    ///
+    /// # Errors
+    ///
+    /// The reason why there is no such text.
+    pub fn read(&self) -> Result<String, String> {
         let text = std::fs::read_to_string(&self.path).map_err(|error| error.to_string())?;
         let file: toml::Table = text
             .parse()

@@ -2,41 +2,41 @@
 
 use std::fmt;
 
+use tenure_core::text::without_passwords;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::Origin;
-use crate::http::store::Endpoint;
+use crate::error::Origin;
 
 /// The value of a key.
 #[derive(Clone)]
-pub(super) struct Setting {
-    pub(super) origin: Origin,
-    pub(super) texts: Vec<String>,
+pub(crate) struct Setting {
+    pub(crate) origin: Origin,
+    pub(crate) texts: Vec<String>,
     /// The value for error messages, without passwords in addresses.
-    pub(super) shown: String,
+    pub(crate) shown: String,
     /// The TOML type of the value in a file. In the environment and in flags, every value is text.
-    kind: Option<String>,
+    pub(crate) kind: Option<String>,
 }
 
 impl Setting {
-    pub(super) fn of_text(
+    pub(crate) fn of_text(
         texts: impl IntoIterator<Item = impl Into<String>>,
         origin: Origin,
     ) -> Self {
         let texts: Vec<String> = texts.into_iter().map(Into::into).collect();
         Self {
             origin,
-            shown: Endpoint::shown(&format!("{:?}", texts.join(","))),
+            shown: without_passwords(&format!("{:?}", texts.join(","))),
             texts,
             kind: None,
         }
     }
 
-    pub(super) fn of_file(file: &str, value: &Spanned<DeValue<'_>>, origin: Origin) -> Self {
+    pub(crate) fn of_file(file: &str, value: &Spanned<DeValue<'_>>, origin: Origin) -> Self {
         let written = file.get(value.span()).unwrap_or_default();
         let written: Vec<&str> = written.split_whitespace().collect();
-        let shown = Endpoint::shown(&written.join(" "));
+        let shown = without_passwords(&written.join(" "));
         let mut kind = value.get_ref().type_str().to_owned();
         let texts = match value.get_ref() {
             DeValue::String(text) => vec![text.to_string()],
@@ -65,14 +65,14 @@ impl Setting {
     }
 
     /// Returns whether the value in a file is a table, or several of one name.
-    pub(super) fn is_table(&self) -> bool {
+    pub(crate) fn is_table(&self) -> bool {
         let kind = self.kind.as_deref();
         matches!(kind, Some("table" | "array of table"))
     }
 
     /// Returns the text if its TOML type is one of `kinds`. The text `right` describes a valid
     /// value.
-    pub(super) fn text(&self, kinds: &[&str], right: &str) -> Result<&str, String> {
+    pub(crate) fn text(&self, kinds: &[&str], right: &str) -> Result<&str, String> {
         match &self.kind {
             Some(kind) if !kinds.contains(&kind.as_str()) => {
                 Err(format!("{right}; this is of type {kind}"))
