@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_core::lease::candidate::{Answer, Request, Timings};
 use tenure_core::lease::{
     self, Acquire, Change, Due, Lease, LeaseDuration, Metadata, Operation, Record, Rejection,
-    RequestNumber, Resume, Rules, Waiting,
+    RequestNumber, Rules, Waiting,
 };
 use tenure_core::wire::DEFAULT_PRIORITY;
 use tenure_core::{CandidateId, Epoch, Instant, NodeId};
@@ -100,53 +100,17 @@ impl Store {
             lock_delay: Duration::ZERO,
             metadata: Metadata::new(),
         };
-        let (operation, wait) = match request {
-            Request::Acquire {
-                lease_id,
-                wait,
-                min_epoch,
-            } => {
-                let request = acquire(lease_id, min_epoch);
-                (Operation::Acquire(request, context.wall), Some(wait))
-            }
-            Request::Resume {
-                lease_id,
-                epoch,
-                without_store,
-            } => {
-                let of_term = Resume {
-                    epoch,
-                    without_store,
-                };
-                let request = acquire(lease_id, None);
-                let operation = Operation::Resume(request, of_term, context.wall);
-                (operation, None)
-            }
-            Request::Renew(lease_id) | Request::Look(lease_id) => {
-                (Operation::Renew(lease_id, None), None)
-            }
-            Request::Release { lease_id, .. } => (Operation::Release(lease_id), None),
-            Request::HandOver {
-                lease_id,
-                to,
-                within,
-            } => {
-                let operation = Operation::HandOver {
-                    lease_id,
-                    to,
-                    within,
-                    forced: false,
-                };
-                (operation, None)
-            }
+        let wait = match request {
+            Request::Acquire { wait, .. } => wait,
+            _ => Duration::ZERO,
         };
+        let operation = request.operation(acquire, context.wall);
         let result = self.apply(context, &operation, from);
         match operation {
             Operation::Acquire(request, _)
                 if result.as_ref().is_err_and(Rejection::is_transient) =>
             {
-                let until = context.now + wait.unwrap_or_default();
-                self.enqueue(request, caller, context.now, until);
+                self.enqueue(request, caller, context.now, context.now + wait);
             }
             _ => self.answer(context, caller, Answer::from(result)),
         }
