@@ -40,9 +40,9 @@ sim *args:
 lab *args:
     cargo test -p tenure-lab --locked {{ args }}
 
-# test that the simulator catches each mutation
-mutations:
-    cargo test -p tenure-lab --features mutations --test mutations --locked
+# test that the models and the simulator catch each mutation
+mutations *args:
+    .ci/mutations {{ args }}
 
 # lint and test each feature alone, the export of traces, and the mutations
 features:

@@ -12,8 +12,6 @@ mod parallel;
 
 pub mod sim;
 
-pub mod mutation;
-
 pub mod contestant;
 
 pub mod invariant;

@@ -132,3 +132,26 @@ fn no_two_tasks_run_at_once_when_all_take_as_long_to_stop_as_they_may() {
         keeps_its_guarantees(&case, SEEDS);
     }
 }
+
+#[test]
+fn the_command_that_replays_a_seed_contains_everything_that_the_run_depends_on() {
+    let script = CheckCase::on(FaultScript::of_name("parted").unwrap());
+    assert_eq!(
+        script.command(7),
+        "tenure-lab compare check --seeds 7..8 --script parted --trace"
+    );
+    let schedule = CheckCase {
+        nodes: 3,
+        ..CheckCase::new(Contestant::of_name("bully").unwrap())
+    };
+    assert_eq!(
+        schedule.command(7),
+        "tenure-lab compare check --seeds 7..8 --contestant bully --members 3 --trace"
+    );
+}
+
+#[test]
+fn the_error_for_an_unknown_script_names_the_nearest_one() {
+    let error = FaultScript::of_name("late-vote").unwrap_err();
+    assert!(error.to_string().ends_with("did you mean \"late-votes\"?"));
+}

@@ -45,8 +45,6 @@ pub use node::PeerCandidate;
 pub(crate) use node_state::Process;
 pub use node_state::Started;
 pub use quorums::{QuorumKind, Quorums, QuorumsError};
-#[cfg(any(test, feature = "mutations"))]
-pub use settings::DisabledRule;
 pub use settings::{GroupSettings, NotAMember};
 pub use timings::{GroupTimings, GroupTimingsError, GroupTimingsOptions};
 

@@ -5,7 +5,6 @@ use core::time::Duration;
 use super::best_effort::BestEffort;
 use super::node_state::{Context, NodeState, Started};
 use super::quorum::{Quorum, Role};
-use super::settings::mutation;
 use super::{
     ElectionId, GroupGuarantee, GroupSettings, HardState, NodeId, PeerEffect, PeerInput, QuorumKind,
 };
@@ -181,7 +180,7 @@ impl PeerCandidate {
 
     /// Returns whether this member, which asks the store for the lease, must stop asking.
     pub(crate) fn must_leave_store(&self, now: Instant) -> bool {
-        !self.may_ask_store(now) && !mutation!(self.state.settings, LeaveQueue)
+        !self.may_ask_store(now)
     }
 
     /// Returns an epoch above all epochs that this member knows, for a request to the store.

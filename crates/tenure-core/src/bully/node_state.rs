@@ -4,7 +4,6 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::outbox::Outbox;
-use super::settings::mutation;
 use super::{GroupGuarantee, GroupSettings, HardState, NodeId, PeerMessage};
 use crate::election::{CampaignFailure, EndReason, Term, TermEvent};
 use crate::{Epoch, Incarnation, Instant, Random, UnixMillis};
@@ -102,10 +101,7 @@ impl NodeState {
     /// the leader may still rely on. That leader may be the earlier process of this member: it may
     /// still run, beside a copy of its state.
     pub(super) fn quarantine(&self) -> Option<Duration> {
-        let is_own = self.record.voted == Some(self.me());
-        self.record
-            .voted
-            .filter(|_| !is_own || !mutation!(self.settings, SameProcess))?;
+        self.record.voted?;
         let promised = Duration::from_millis(self.record.promised_ms.unwrap_or_default());
         Some(promised.max(self.settings.timings.quarantine()))
     }

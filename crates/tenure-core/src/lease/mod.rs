@@ -49,8 +49,6 @@ pub use operation::{Acquire, Metadata, Operation, Resume};
 pub use owner::Owner;
 pub use queue::{PLACE_KEPT_FOR, Priority, Waiting};
 pub use record::{Grant, Lapse, RETIRED_LIMIT, Record, Reservation, State};
-#[cfg(any(test, feature = "mutations"))]
-pub use rules::DisabledLeaseRule;
 pub use rules::Rules;
 pub use stored::{Stored, StoredState};
 pub use term_end::{Running, TermEnd};

@@ -27,20 +27,6 @@ pub struct Rules {
     /// Whether an acquire with the id of an ended term is refused. Azure grants it. The native
     /// rules refuse it: it may be a delayed duplicate of a request whose sender no longer exists.
     pub refuse_retired_ids: bool,
-    /// A rule that a test has disabled.
-    #[cfg(any(test, feature = "mutations"))]
-    pub without: Option<DisabledLeaseRule>,
-}
-
-/// A rule for a term that ran without the store. A test may disable it, to show what fails without
-/// it.
-#[cfg(any(test, feature = "mutations"))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DisabledLeaseRule {
-    /// A lease that has had a greater epoch is not taken again under a smaller one.
-    EpochPassed,
-    /// A lease that was released is not taken again by the same term.
-    ReleaseIsFinal,
 }
 
 impl Rules {
@@ -52,8 +38,6 @@ impl Rules {
         renew_after_expiry: false,
         acquire_again_may_shorten: false,
         refuse_retired_ids: true,
-        #[cfg(any(test, feature = "mutations"))]
-        without: None,
     };
 
     /// Azure Blob leases, as "Lease Blob" and "Lease Container" of the Blob service REST API
@@ -65,8 +49,6 @@ impl Rules {
         renew_after_expiry: true,
         acquire_again_may_shorten: true,
         refuse_retired_ids: false,
-        #[cfg(any(test, feature = "mutations"))]
-        without: None,
     };
 
     /// Returns whether a client may request this duration.
@@ -78,16 +60,3 @@ impl Rules {
         }
     }
 }
-
-/// Evaluates to `true` if a rule is disabled. Without the feature `mutations` all rules are
-/// enabled.
-macro_rules! disabled {
-    ($rules:expr, $rule:ident) => {{
-        #[cfg(any(test, feature = "mutations"))]
-        let is_disabled = $rules.without == Some($crate::lease::DisabledLeaseRule::$rule);
-        #[cfg(not(any(test, feature = "mutations")))]
-        let is_disabled = false;
-        is_disabled
-    }};
-}
-pub(super) use disabled;

@@ -20,8 +20,6 @@ pub(super) struct View {
     answered: Instant,
     /// The first of the last answers, if all of them show older heads than the known one.
     older_since: Option<Instant>,
-    #[cfg(any(test, feature = "mutations"))]
-    pub(super) without: Option<super::DisabledOwnershipRule>,
 }
 
 /// The source of a sighting.
@@ -54,8 +52,6 @@ impl View {
             answering_since: None,
             answered: now,
             older_since: None,
-            #[cfg(any(test, feature = "mutations"))]
-            without: None,
         }
     }
 
@@ -94,9 +90,7 @@ impl View {
         }
         self.answered = now;
         // Argument 9: no later head shows that the log has again what it lost.
-        if matches!(self.refusal, Some(Refusal::WentBack { .. }))
-            && !super::disabled!(self, RefuseForGood)
-        {
+        if matches!(self.refusal, Some(Refusal::WentBack { .. })) {
             return;
         }
         match (self.relation(sighting), source) {
@@ -147,9 +141,7 @@ impl View {
         };
         // Another service may run beside this one, or may have lost what this one acknowledged.
         let mut heads = [head, self.known()].into_iter().flatten();
-        if let Some(other) = heads.find(|it| it.engine != engine)
-            && !super::disabled!(self, RefuseOtherEngine)
-        {
+        if let Some(other) = heads.find(|it| it.engine != engine) {
             return Relation::Foreign(Refusal::OtherEngine {
                 written: other.engine,
                 answering: engine,
@@ -171,7 +163,6 @@ impl View {
         // decreases, and each generation has one owner.
         let generation = head.generation.cmp(&known.generation);
         match head.sequence.cmp(&known.sequence) {
-            _ if super::disabled!(self, RefuseOlder) => Relation::Newer(head),
             _ if generation.is_eq() && head.owner != known.owner => Relation::Foreign(refusal),
             Ordering::Greater if generation.is_ge() => Relation::Newer(head),
             Ordering::Less if generation.is_le() => Relation::Older(refusal),
@@ -192,24 +183,14 @@ impl View {
             HeadState::Restoring | HeadState::Retired => None,
             // The owner accepted its last request before it sent this head. A server that has
             // resigned itself leaves the head to the others for as long as that of another owner.
-            HeadState::Vacant if head.owner != me && !super::disabled!(self, TakeVacant) => {
-                Some(self.answered)
-            }
+            HeadState::Vacant if head.owner != me => Some(self.answered),
             HeadState::Owned | HeadState::Vacant => {
                 // The owner counts its own T. It stands in the head, because the two servers may be
                 // configured differently.
-                let ownership = if super::disabled!(self, OwnersDuration) {
-                    timings.ownership()
-                } else {
-                    timings.ownership().max(head.ownership)
-                };
+                let ownership = timings.ownership().max(head.ownership);
                 // Liveness only: after an outage of the service the owner comes first, because it
                 // repeats its append within an attempt (T/6) and a pause (T/12).
-                let settled = if super::disabled!(self, Settle) {
-                    since
-                } else {
-                    since + timings.settle()
-                };
+                let settled = since + timings.settle();
                 Some(settled.max(seen + ownership))
             }
         }

@@ -6,7 +6,7 @@ use super::follow::{Source, View};
 use super::own::{Attempt, Reign};
 use super::{
     Fate, Found, Head, HeadState, Look, Outcome, OwnerId, OwnershipOutput, OwnershipRole,
-    OwnershipTimings, Refusal, Sighting, disabled,
+    OwnershipTimings, Refusal, Sighting,
 };
 use crate::Instant;
 
@@ -41,8 +41,6 @@ pub struct Ownership {
     /// Whether the server can't load the content, so that it takes nothing over.
     is_barred: bool,
     outputs: VecDeque<OwnershipOutput>,
-    #[cfg(any(test, feature = "mutations"))]
-    without: Option<super::DisabledOwnershipRule>,
 }
 
 /// The next read of the head.
@@ -69,20 +67,9 @@ impl Ownership {
             is_barred: false,
             undone: 0,
             outputs: VecDeque::new(),
-            #[cfg(any(test, feature = "mutations"))]
-            without: None,
         };
         machine.handle_timeout(now);
         machine
-    }
-
-    /// Disables a rule, for a test that shows what fails without it.
-    #[cfg(any(test, feature = "mutations"))]
-    #[must_use]
-    pub const fn without(mut self, rule: super::DisabledOwnershipRule) -> Self {
-        self.without = Some(rule);
-        self.view.without = Some(rule);
-        self
     }
 
     /// Input: the result of the read that [`OwnershipOutput::Look`] asked for. `now` is the instant at which
@@ -92,14 +79,9 @@ impl Ownership {
             return;
         };
         self.next_read = Read::At(now.max(sent + self.timings.poll()));
-        let arrived = if disabled!(self, ObserveFromArrival) {
-            sent
-        } else {
-            now
-        };
         match look {
             Look::Failed => self.view.fail(),
-            Look::Found(sighting) => self.see(arrived, sighting, Source::Read),
+            Look::Found(sighting) => self.see(now, sighting, Source::Read),
         }
         self.handle_timeout(now);
     }
@@ -117,7 +99,6 @@ impl Ownership {
         };
         match outcome {
             Outcome::Done => self.applied(now, &attempt),
-            Outcome::Unknown if disabled!(self, UnknownIsNotDone) => self.applied(now, &attempt),
             // An earlier attempt was applied: its outcome is known now. No other append has this
             // head, not even one that this server has undone because the service said, wrongly,
             // that it was not applied.
@@ -135,13 +116,11 @@ impl Ownership {
             }
             // Argument 7: another attempt may still be applied. Undone, its batch would be in the
             // log and not in memory.
-            Outcome::NotApplied if !attempt.is_unknown || disabled!(self, UndoOnlyKnown) => {
+            Outcome::NotApplied if !attempt.is_unknown => {
                 let pause_ends = now.max(attempt.sent + self.timings.poll());
                 self.view.fail();
-                // Argument 7 has this second line of defence; the test of the rule turns off both.
-                if !disabled!(self, UndoOnlyKnown) {
-                    self.undone = self.undone.saturating_add(1);
-                }
+                // Argument 7 has this second line of defence.
+                self.undone = self.undone.saturating_add(1);
                 self.next_read = Read::At(pause_ends);
                 if let Some(reign) = &mut self.reign {
                     reign.beat_at = pause_ends;
@@ -281,7 +260,7 @@ impl Ownership {
     /// reads less (argument 3 of the [module](super)).
     #[must_use]
     pub fn serves_until(&self) -> Option<Instant> {
-        if self.has_resigned && !disabled!(self, ResignStops) {
+        if self.has_resigned {
             return None;
         }
         self.deadline()
@@ -375,19 +354,13 @@ impl Ownership {
 
     /// Handles the success of an append.
     fn applied(&mut self, now: Instant, attempt: &Attempt) -> Fate {
-        let sent = match () {
-            () if disabled!(self, CountFromSend) => now,
-            () if disabled!(self, CountFromFirstSend) => attempt.sent,
-            () => attempt.first_sent,
-        };
+        let sent = attempt.first_sent;
         let head = attempt.head;
         self.view.own(head, now);
         self.undone = 0;
         match &mut self.reign {
             None => {
-                let mut reign = Reign::new(sent, &self.timings);
-                reign.is_loaded = disabled!(self, LoadFirst);
-                self.reign = Some(reign);
+                self.reign = Some(Reign::new(sent, &self.timings));
                 if !self.has_resigned {
                     let generation = head.generation;
                     self.outputs.push_back(OwnershipOutput::Took { generation });
@@ -437,16 +410,9 @@ impl Ownership {
     /// Returns the instant from which the owner accepts nothing unless an append succeeds before.
     fn deadline(&self) -> Option<Instant> {
         let reign = self.reign.as_ref().filter(|it| it.is_loaded)?;
-        if disabled!(self, Deadline) {
-            return Some(Instant::from_nanos(u64::MAX));
-        }
         // Arguments 3 to 5: a follower takes over T after it has seen this head, on its own clock.
         // The margin covers clocks whose rates differ.
-        let margin = if disabled!(self, Margin) {
-            core::time::Duration::ZERO
-        } else {
-            self.timings.margin()
-        };
+        let margin = self.timings.margin();
         Some(reign.sent + self.timings.ownership().saturating_sub(margin))
     }
 

@@ -88,28 +88,10 @@ mod message;
 mod own;
 mod timings;
 
-#[cfg(any(test, feature = "mutations"))]
-mod rules;
-
 pub use head::{EngineId, Found, Head, HeadState, OwnerId, Sighting};
 pub use machine::Ownership;
 pub use message::{Fate, Look, Outcome, OwnershipOutput, OwnershipRole, Refusal};
 #[cfg(test)]
 mod tests;
 
-#[cfg(any(test, feature = "mutations"))]
-pub use rules::DisabledOwnershipRule;
 pub use timings::{OwnershipTimings, OwnershipTimingsError};
-
-/// Evaluates to `true` if a test has disabled a rule. Without the feature `mutations` all rules are
-/// enabled.
-macro_rules! disabled {
-    ($machine:expr, $rule:ident) => {{
-        #[cfg(any(test, feature = "mutations"))]
-        let is_disabled = $machine.without == Some($crate::ownership::DisabledOwnershipRule::$rule);
-        #[cfg(not(any(test, feature = "mutations")))]
-        let is_disabled = false;
-        is_disabled
-    }};
-}
-use disabled;

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-#[cfg(feature = "mutations")]
-use super::forest::DisabledForestRule;
 use super::forest::{
     CoreId, ForestMessage, ForestNode, ForestRole, ForestSettings, Port, PortState,
 };
@@ -99,9 +97,6 @@ pub struct LinkElection {
     pub seed: u64,
     /// Whether to check the forest during the run, which takes time.
     pub checks: bool,
-    /// A rule that all processes ignore.
-    #[cfg(feature = "mutations")]
-    pub without: Option<DisabledForestRule>,
 }
 
 /// Numbers of messages.
@@ -238,8 +233,6 @@ impl LinkElection {
             in_order: true,
             seed,
             checks: false,
-            #[cfg(feature = "mutations")]
-            without: None,
         }
     }
 
@@ -450,12 +443,7 @@ impl LinkElection {
                 false => ForestRole::Follower,
             };
             let ports = network.ports(node).len() as u16;
-            let process = ForestNode::new(self.settings, *id, role, ports);
-            #[cfg(feature = "mutations")]
-            if let Some(rule) = self.without {
-                return process.without(rule);
-            }
-            process
+            ForestNode::new(self.settings, *id, role, ports)
         };
         nodes.map(process).collect()
     }

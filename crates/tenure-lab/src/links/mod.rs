@@ -25,15 +25,10 @@ mod draw;
 mod growth;
 mod random;
 
-#[cfg(feature = "mutations")]
-mod planted;
-
 pub use bully::{BullyLinks, BullyOutcome, run_bully};
 pub use compare::{LinkComparison, LinkRow, compare_on_links};
 pub use draw::{MOST_DRAWN, draw_link_svg, draw_link_tree};
 pub use elect::{LinkAttempts, LinkElection, LinkIds, LinkInitiators, LinkOutcome, LinkTraffic};
-#[cfg(any(test, feature = "mutations"))]
-pub use forest::DisabledForestRule;
 pub use forest::{
     CoreId, ForestLeader, ForestMessage, ForestNode, ForestOutput, ForestRole, ForestSettings,
     FragmentLabel, Port, PortState,
@@ -41,8 +36,6 @@ pub use forest::{
 pub use graph::{LinkNetwork, LinkState, NetworkLink};
 pub use graph_error::GraphError;
 pub use growth::{LinkGrowth, fit_to_bound, measure_link_growth};
-#[cfg(feature = "mutations")]
-pub use planted::{LinkMistake, find_link_mistakes};
 pub use random::RandomElection;
 pub use shape::GraphShape;
 pub use stage::LinkDelay;

@@ -8,7 +8,6 @@ use tenure_core::lease::candidate::TaskEnd;
 use super::CheckCase;
 use super::run::DRIFT;
 use crate::contestant::{Algorithm, SERVERS};
-use crate::mutation::Mutation;
 use crate::sim::{Fault, Latency, Link, Rng, Target};
 
 /// The number of the random stream for the schedule.
@@ -50,9 +49,6 @@ pub(super) fn random_faults(
     if schedule.has_store {
         kinds.extend([FaultKind::PartStore, FaultKind::Break]);
     }
-    if case.mutation == Some(Mutation::RenewerOnTaskRuntime) {
-        kinds.extend([FaultKind::Block; 5]);
-    }
     let mut at = Duration::from_secs(3);
     while at < case.trouble() {
         let kind = rng.one_of(&kinds);
@@ -93,7 +89,6 @@ enum FaultKind {
     PartStore,
     CutOneWay,
     Break,
-    Block,
 }
 
 const MILD: &[FaultKind] = &[
@@ -195,7 +190,6 @@ impl Schedule<'_> {
             }
             FaultKind::Freeze => self.push(at, Fault::Freeze(who, lasts)),
             FaultKind::Suspend => self.push(at, Fault::Suspend(who, lasts)),
-            FaultKind::Block => self.push(at, Fault::Block(Target::Leader, lasts)),
             FaultKind::Part => {
                 let store = if self.is_cluster {
                     &LOG_AND_SERVERS[..]

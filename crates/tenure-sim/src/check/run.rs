@@ -7,7 +7,6 @@ use super::random::random_faults;
 use super::storm::storm_faults;
 use crate::contestant::{Cluster, Contestant};
 use crate::invariant::{self, Promises, Violation};
-use crate::mutation::Mutation;
 use crate::sim::{Fault, Target, TaskStop, World, WorldConfig};
 
 /// A contestant, and the faults that it must tolerate.
@@ -15,8 +14,6 @@ use crate::sim::{Fault, Target, TaskStop, World, WorldConfig};
 pub struct CheckCase {
     /// The contestant.
     pub contestant: Contestant,
-    /// The enabled mutation, if there is one.
-    pub mutation: Option<Mutation>,
     /// The number of hosts that compete.
     pub nodes: u32,
     /// The duration of a run in virtual time.
@@ -72,7 +69,6 @@ impl CheckCase {
             task: TaskStop::Any,
             no_wall_clock: false,
             contestant: contestant.with_lease(Duration::from_secs(6)),
-            mutation: None,
             nodes: 5,
             lasts: Duration::from_secs(600),
             script: None,
@@ -122,12 +118,7 @@ impl CheckCase {
     #[must_use]
     pub fn command(&self, seed: u64) -> String {
         let next = seed + 1;
-        let mut command = match self.mutation {
-            Some(_) => "cargo run -p tenure-lab --features mutations --",
-            None => "tenure-lab",
-        }
-        .to_owned();
-        command += &format!(" compare check --seeds {seed}..{next}");
+        let mut command = format!("tenure-lab compare check --seeds {seed}..{next}");
         match self.script {
             Some(script) => {
                 command += &format!(" --script {}", script.name);
@@ -142,9 +133,6 @@ impl CheckCase {
                     command += " --storm";
                 }
             }
-        }
-        if let Some(mutation) = self.mutation {
-            command += &format!(" --mutation {mutation}");
         }
         command + " --trace"
     }
@@ -186,15 +174,6 @@ impl CheckCase {
         }
     }
 
-    /// Returns the same case with a mutation.
-    #[must_use]
-    pub fn with_mutation(self, mutation: Mutation) -> Self {
-        Self {
-            mutation: Some(mutation),
-            ..self
-        }
-    }
-
     /// Returns the time from the beginning to the end of the faults.
     pub(super) fn trouble(&self) -> Duration {
         self.script
@@ -226,7 +205,7 @@ impl CheckCase {
             preempt: self.preempt,
             ..self.contestant.clone()
         };
-        let cluster = Cluster::new(contestant, self.nodes).with_mutation(self.mutation);
+        let cluster = Cluster::new(contestant, self.nodes);
         let delay = cluster.message_lifetime() / 2;
         let config = WorldConfig {
             task: self.task,

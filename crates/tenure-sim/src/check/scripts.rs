@@ -37,7 +37,7 @@ pub(super) const ALL: &[FaultScript] = &[
         contestant: "both",
         starts_later: &[1, 2, 3],
         task: TaskStop::Any,
-        faults_end: ms(200_000),
+        faults_end: ms(215_000),
         script: |it| {
             it.at(0, Fault::WallClock(Target::Store, 3_600_000));
             for host in [1, 2, 3] {
@@ -57,6 +57,11 @@ pub(super) const ALL: &[FaultScript] = &[
                     }
                     at += 15_000;
                 }
+            }
+            // All stop. When they start again by both, no holder tells them the last epoch.
+            for host in [1, 2, 3] {
+                it.at(at, Fault::Algorithm(node(host), "both".into()));
+                it.at(at, Fault::Leave(node(host), Some(ms(8_000))));
             }
         },
         ..PEERS

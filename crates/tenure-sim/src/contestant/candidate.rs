@@ -1,17 +1,14 @@
 //! A candidate: one of the library's machines with a minimal driver.
 
-use std::time::Duration;
-
 use tenure_core::election::joint::JointEffect;
-use tenure_core::election::{CampaignFailure, EndReason, Output, Standing, TaskEnd, TermEvent};
+use tenure_core::election::{CampaignFailure, EndReason, Output, Standing, TermEvent};
 use tenure_core::lease::candidate::{Answer, LeaseEffect};
 use tenure_core::{Instant, NodeId, bully};
 
 use super::Payload;
 use super::machine::Machine;
 use super::peer_link::PeerLink;
-use super::store_client::{InFlight, StoreClient, node_of};
-use crate::mutation::Mutation;
+use super::store_client::{StoreClient, node_of};
 use crate::sim::{
     Context, HistoryEventKind, LeadershipClaim, Process, ProcessEffect, ProcessInput,
 };
@@ -22,11 +19,6 @@ pub(super) struct Candidate {
     machine: Machine,
     store: Option<StoreClient>,
     peers: Option<PeerLink>,
-    mutation: Option<Mutation>,
-    /// With [`Mutation::DeadlineFromReply`]: the time by which the machine's clock is behind. The
-    /// clock stops while a request that succeeds is under way, so that every duration counts from
-    /// the answer.
-    behind: Duration,
     /// Whether the candidate competes again after a term.
     stays: bool,
     left: bool,
@@ -38,7 +30,6 @@ impl Candidate {
         machine: Machine,
         store: Option<StoreClient>,
         peers: Option<PeerLink>,
-        mutation: Option<Mutation>,
         context: &mut Context<'_>,
     ) -> Self {
         let mut candidate = Self {
@@ -46,8 +37,6 @@ impl Candidate {
             machine,
             store,
             peers,
-            mutation,
-            behind: Duration::ZERO,
             stays: true,
             left: false,
         };
@@ -57,14 +46,10 @@ impl Candidate {
         }
         if let Machine::Joint(_) | Machine::Fallback(_) = candidate.machine {
             // The machine passes on the outputs of its halves only after an input.
-            let now = candidate.now(context);
-            candidate.machine.handle_timeout(now, context.rng);
+            candidate.machine.handle_timeout(context.now, context.rng);
         }
         if let Some(output) = candidate.machine.poll_output() {
             candidate.execute(context, output);
-        }
-        if candidate.has(Mutation::SayBeforeDisk) {
-            candidate.begin(context);
         }
         candidate
     }
@@ -77,31 +62,17 @@ impl Candidate {
         self.run(context);
     }
 
-    fn has(&self, mutation: Mutation) -> bool {
-        self.mutation == Some(mutation)
-    }
-
-    /// Returns the machine's time.
-    fn now(&self, context: &Context<'_>) -> Instant {
-        context.now.earlier_by(self.behind)
-    }
-
-    fn handle_answer(&mut self, context: &mut Context<'_>, answered: Option<(InFlight, Answer)>) {
-        let Some((request, answer)) = answered else {
+    fn handle_answer(&mut self, context: &mut Context<'_>, answered: Option<(u64, Answer)>) {
+        let Some((attempt, answer)) = answered else {
             return;
         };
-        if self.has(Mutation::DeadlineFromReply) && matches!(answer, Answer::Held(_)) {
-            self.behind += context.now.since(request.sent);
-        }
-        let now = self.now(context);
         self.machine
-            .handle_answer(now, request.attempt, answer, context.rng);
+            .handle_answer(context.now, attempt, answer, context.rng);
     }
 
     fn handle_persisted(&mut self, context: &mut Context<'_>) {
-        let now = self.now(context);
         self.machine
-            .handle_peers(now, bully::PeerInput::Persisted, context.rng);
+            .handle_peers(context.now, bully::PeerInput::Persisted, context.rng);
     }
 
     /// Executes all outputs, and campaigns again when a campaign or a term has ended.
@@ -115,8 +86,7 @@ impl Candidate {
             {
                 continue;
             }
-            let now = self.now(context);
-            if self.machine.standing(now) != Standing::Idle || self.left {
+            if self.machine.standing(context.now) != Standing::Idle || self.left {
                 return;
             }
             if !self.stays {
@@ -124,7 +94,7 @@ impl Candidate {
                 context.emit(ProcessEffect::Exit);
                 return;
             }
-            self.machine.campaign(now, context.rng);
+            self.machine.campaign(context.now, context.rng);
         }
     }
 
@@ -142,7 +112,7 @@ impl Candidate {
             Output::Effect(JointEffect::Store(LeaseEffect::Retrying(..))) => {}
             Output::Effect(JointEffect::Peers(effect)) => {
                 if let Some(peers) = &mut self.peers {
-                    peers.execute(context, &mut self.machine, &effect);
+                    peers.execute(context, &effect);
                 }
             }
             Output::Term(event) => self.handle_event(context, event),
@@ -155,14 +125,7 @@ impl Candidate {
                 context.emit(ProcessEffect::SeesLeader(Some(self.me)));
                 context.emit(ProcessEffect::StartTask(Some(epoch)));
             }
-            TermEvent::Cancel(reason) => {
-                context.emit(ProcessEffect::CancelTask(reason));
-                let voluntary = matches!(reason, EndReason::Resigned | EndReason::ShutDown);
-                if voluntary && self.has(Mutation::ReleaseBeforeTaskEnd) {
-                    let now = self.now(context);
-                    self.machine.task_ended(now, TaskEnd::Returned, context.rng);
-                }
-            }
+            TermEvent::Cancel(reason) => context.emit(ProcessEffect::CancelTask(reason)),
             TermEvent::Abort => context.emit(ProcessEffect::AbortTask),
             TermEvent::Ended(_, reason) => {
                 context.record(HistoryEventKind::TermEnded(reason));
@@ -204,7 +167,7 @@ impl Process for Candidate {
             return;
         }
         let is_wake = matches!(input, ProcessInput::Wake);
-        let now = self.now(context);
+        let now = context.now;
         match input {
             ProcessInput::Message { from, payload, age } => match payload.downcast_ref() {
                 Some(Payload::StoreReply { id, answer }) => {
@@ -231,11 +194,7 @@ impl Process for Candidate {
                 (_, Some(peers)) => peers.handle_refused(context, node),
                 _ => {}
             },
-            ProcessInput::Written => {
-                if !self.has(Mutation::SayBeforeDisk) {
-                    self.handle_persisted(context);
-                }
-            }
+            ProcessInput::Written => self.handle_persisted(context),
             ProcessInput::TaskEnded(end) => self.machine.task_ended(now, end, context.rng),
             ProcessInput::Resign(reason) => self.machine.resign(now, reason, context.rng),
             ProcessInput::Leave => {
@@ -252,11 +211,7 @@ impl Process for Candidate {
             peers.handle_timeout(context);
         }
         if is_wake || self.peers.is_none() {
-            let now = self.now(context);
             self.machine.handle_timeout(now, context.rng);
-        }
-        if let Some(peers) = &mut self.peers {
-            peers.report_late(context, &mut self.machine);
         }
         self.run(context);
     }
@@ -265,17 +220,17 @@ impl Process for Candidate {
         if self.peers.as_ref().is_some_and(|peers| !peers.begun) {
             return None;
         }
-        let machine = self.machine.poll_timeout().map(|due| due + self.behind);
+        let machine = self.machine.poll_timeout();
         let store = self.store.as_ref().and_then(StoreClient::poll_timeout);
         let peers = self.peers.as_ref().and_then(PeerLink::poll_timeout);
         [machine, store, peers].into_iter().flatten().min()
     }
 
     fn claim(&self, now: Instant) -> Option<LeadershipClaim> {
-        match self.machine.standing(now.earlier_by(self.behind)) {
+        match self.machine.standing(now) {
             Standing::Leading { epoch, until } => Some(LeadershipClaim {
                 epoch: Some(epoch),
-                until: Some(until + self.behind),
+                until: Some(until),
             }),
             _ => None,
         }

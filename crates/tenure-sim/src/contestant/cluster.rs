@@ -20,7 +20,6 @@ use super::shared::{self, Log, SERVERS, Server};
 use super::store::Store;
 use super::store_client::{StoreClient, name_of};
 use super::{Algorithm, Contestant, DetectorKind, MIXED, OtherMember};
-use crate::mutation::Mutation;
 use crate::sim::{Context, DurableState, Process, ProcessFactory};
 
 /// The host of the store, or of the log that the servers of a store share.
@@ -44,24 +43,11 @@ impl MemberRule {
     }
 }
 
-/// Applies the mutation, in builds with the feature `mutations`.
-fn mutated(settings: GroupSettings, mutation: Option<Mutation>) -> GroupSettings {
-    #[cfg(feature = "mutations")]
-    let settings = mutation
-        .iter()
-        .flat_map(|mutation| mutation.without())
-        .fold(settings, GroupSettings::without);
-    #[cfg(not(feature = "mutations"))]
-    let _ = mutation;
-    settings
-}
-
 /// One contestant on a number of hosts, with an additional host for the store if it needs one.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     contestant: Contestant,
     nodes: u32,
-    mutation: Option<Mutation>,
     /// The hosts that use another algorithm from their next start on.
     algorithms: BTreeMap<NodeId, Algorithm>,
     watches: bool,
@@ -87,18 +73,11 @@ impl Cluster {
         Self {
             contestant,
             nodes,
-            mutation: None,
             algorithms: BTreeMap::new(),
             watches: true,
             members: members.expect("one host or more"),
             timings: timings.expect("timings that were checked"),
         }
-    }
-
-    /// Returns the same cluster with a mutation.
-    #[must_use]
-    pub fn with_mutation(self, mutation: Option<Mutation>) -> Self {
-        Self { mutation, ..self }
     }
 
     /// Returns the same cluster, in which members do not watch each other and only ask when they
@@ -141,10 +120,7 @@ impl Cluster {
             MemberRule::BestEffort => settings.with_guarantee(GroupGuarantee::BestEffort),
             MemberRule::Quorums(quorums) => settings.with_quorums(quorums),
         };
-        mutated(
-            settings.with_preempt(self.contestant.preempt),
-            self.mutation,
-        )
+        settings.with_preempt(self.contestant.preempt)
     }
 
     /// Returns the quorums of a fallback with this number of members beside the store.
@@ -175,19 +151,17 @@ impl Cluster {
             Algorithm::Cluster => SERVERS.to_vec(),
             _ => vec![STORE],
         };
-        let store = || StoreClient::new(name, servers, incarnation, self.mutation);
+        let store = || StoreClient::new(name, servers, incarnation);
         let lease = || LeaseCandidate::new(self.contestant.term);
-        let (machine, store, detector) = match (algorithm, self.mutation) {
-            (Algorithm::Joint { .. }, Some(Mutation::PeersIgnored))
-            | (Algorithm::Lease | Algorithm::Cluster, _) => {
+        let (machine, store, detector) = match algorithm {
+            Algorithm::Lease | Algorithm::Cluster => {
                 (Machine::Lease(Box::new(lease())), Some(store()), None)
             }
-            (Algorithm::Bully { detector, quorum }, _)
-            | (Algorithm::Joint { detector, quorum }, Some(Mutation::LeaseIgnored)) => {
+            Algorithm::Bully { detector, quorum } => {
                 let member = self.member(node, MemberRule::of(quorum), durable, context);
                 (Machine::Peers(Box::new(member)), None, Some(detector))
             }
-            (Algorithm::Joint { detector, quorum }, _) => {
+            Algorithm::Joint { detector, quorum } => {
                 let member = self.member(node, MemberRule::of(quorum), durable, context);
                 let joint = Joint::new(lease(), member);
                 (
@@ -196,14 +170,11 @@ impl Cluster {
                     Some(detector),
                 )
             }
-            (
-                Algorithm::Fallback {
-                    detector,
-                    k,
-                    without_store,
-                },
-                _,
-            ) => {
+            Algorithm::Fallback {
+                detector,
+                k,
+                without_store,
+            } => {
                 let rule = MemberRule::Quorums(self.fallback(k, without_store));
                 let member = self.member(node, rule, durable, context);
                 let fallback = FallbackCandidate::new(member, context.now);
@@ -213,7 +184,7 @@ impl Cluster {
                     Some(detector),
                 )
             }
-            (Algorithm::Other(other), _) => {
+            Algorithm::Other(other) => {
                 unreachable!("{other:?} is no algorithm of the library")
             }
         };
@@ -226,10 +197,9 @@ impl Cluster {
                 detector.expect("parameters that were checked"),
                 self.watches,
                 self.timings.message_lifetime(),
-                self.mutation,
             )
         });
-        Candidate::start(node, machine, store, peers, self.mutation, context)
+        Candidate::start(node, machine, store, peers, context)
     }
 
     fn member(
@@ -240,12 +210,7 @@ impl Cluster {
         context: &Context<'_>,
     ) -> PeerCandidate {
         let state = durable.and_then(|it| it.downcast_ref::<HardState>());
-        let mut state = state.copied().unwrap_or_default();
-        if self.mutation == Some(Mutation::VoteForgotten) {
-            state.highest = None;
-            state.voted = None;
-            state.accepted = None;
-        }
+        let state = state.copied().unwrap_or_default();
         let started = Started {
             at: context.now,
             wall: context.wall,
@@ -296,9 +261,7 @@ impl ProcessFactory for Cluster {
     }
 
     fn counts_suspensions(&self, node: NodeId) -> bool {
-        let is_affected = self.contestant.algorithm != Algorithm::Cluster || self.is_store(node);
-        let stops = is_affected && self.mutation == Some(Mutation::ClockStopsWhenSuspended);
-        node != STORE && !stops
+        node != STORE
     }
 
     fn start(
@@ -310,15 +273,15 @@ impl ProcessFactory for Cluster {
     ) -> Box<dyn Process> {
         if self.contestant.algorithm == Algorithm::Cluster && self.is_store(node) {
             if node == STORE {
-                return Box::new(Log::start(durable, self.mutation));
+                return Box::new(Log::start(durable));
             }
             let term = self.contestant.term;
             let this = (node, incarnation);
-            return Box::new(Server::start(this, STORE, term, self.mutation, context));
+            return Box::new(Server::start(this, STORE, term, context));
         }
         if node == STORE {
             let term = &self.contestant.term;
-            return Box::new(Store::start(term, self.mutation, durable, context));
+            return Box::new(Store::start(term, durable, context));
         }
         let algorithm = self.algorithms.get(&node);
         match algorithm.copied().unwrap_or(self.contestant.algorithm) {

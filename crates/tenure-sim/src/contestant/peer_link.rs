@@ -1,17 +1,13 @@
 //! A member's failure detector and its messages to other members.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tenure_core::bully::{PeerEffect, PeerInput};
-use tenure_core::detector::{
-    Candidacy, Detector, DetectorInput, DetectorMessage, DetectorOutput, Verdict,
-};
+use tenure_core::detector::{Candidacy, Detector, DetectorInput, DetectorOutput};
 use tenure_core::{Incarnation, Instant, NodeId};
 
 use super::machine::Machine;
 use super::{OtherDetector, Payload};
-use crate::mutation::Mutation;
 use crate::sim::{Context, ProcessEffect, SimMessage};
 
 /// A detector in the simulation.
@@ -38,26 +34,11 @@ pub(super) struct PeerLink {
     detector: SimDetector,
     watches: bool,
     message_lifetime: Duration,
-    mutation: Option<Mutation>,
-    state: MutationState,
     candidacy: Candidacy,
     /// Whether the incarnation is on disk. Until then the member neither sends nor receives,
     /// because it might forget that incarnation.
     pub(super) begun: bool,
 }
-
-/// The state that mutations need.
-#[derive(Debug, Default)]
-struct MutationState {
-    /// With [`Mutation::StaleDownList`]: the down list, and the members that got a recovery notice.
-    listed: BTreeSet<NodeId>,
-    notified: BTreeSet<NodeId>,
-    /// With [`Mutation::LateVerdict`]: the time of a late report, the member, and the question.
-    late: BTreeSet<(Instant, NodeId, u64)>,
-}
-
-/// With [`Mutation::LateVerdict`]: the longest delay. Every second verdict is late.
-const LATE: Duration = Duration::from_secs(4);
 
 impl PeerLink {
     pub(super) fn new(
@@ -65,32 +46,23 @@ impl PeerLink {
         detector: SimDetector,
         watches: bool,
         message_lifetime: Duration,
-        mutation: Option<Mutation>,
     ) -> Self {
         Self {
             incarnation,
             detector,
             watches,
             message_lifetime,
-            mutation,
-            state: MutationState::default(),
             candidacy: Candidacy::default(),
             begun: false,
         }
     }
 
-    fn has(&self, mutation: Mutation) -> bool {
-        self.mutation == Some(mutation)
-    }
-
     /// Returns the latest time for the next call of [`handle_timeout`](Self::handle_timeout).
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let late = self.state.late.first().map(|(due, ..)| *due);
-        let detector = match &self.detector {
+        match &self.detector {
             SimDetector::Library(detector) => detector.poll_timeout(),
             SimDetector::Other(detector) => detector.poll_timeout(),
-        };
-        [detector, late].into_iter().flatten().min()
+        }
     }
 
     pub(super) fn handle_timeout(&mut self, context: &Context<'_>) {
@@ -109,7 +81,7 @@ impl PeerLink {
         machine: &mut Machine,
         (from, payload, age): (NodeId, &dyn SimMessage, Duration),
     ) {
-        if age > self.message_lifetime && !self.has(Mutation::AckOfAny) {
+        if age > self.message_lifetime {
             return;
         }
         let Some(payload) = payload.downcast_ref::<Payload>() else {
@@ -119,21 +91,11 @@ impl PeerLink {
             return;
         };
         let input = match payload.clone() {
-            Payload::Detector(incarnation, DetectorMessage::Subscribe { .. })
-                if self.has(Mutation::SubscriptionsIgnored) =>
-            {
-                DetectorInput::Heard { from, incarnation }
-            }
-            Payload::Detector(incarnation, message) => {
-                if message == DetectorMessage::Recovered {
-                    self.state.listed.remove(&from);
-                }
-                DetectorInput::Message {
-                    from,
-                    incarnation,
-                    message,
-                }
-            }
+            Payload::Detector(incarnation, message) => DetectorInput::Message {
+                from,
+                incarnation,
+                message,
+            },
             Payload::Peer(incarnation, message) => {
                 let input = PeerInput::Message {
                     from,
@@ -148,26 +110,12 @@ impl PeerLink {
         self.detector.get_mut().handle_input(context.now, input);
     }
 
-    pub(super) fn execute(
-        &mut self,
-        context: &mut Context<'_>,
-        machine: &mut Machine,
-        effect: &PeerEffect,
-    ) {
+    pub(super) fn execute(&mut self, context: &mut Context<'_>, effect: &PeerEffect) {
         let input = match *effect {
             PeerEffect::Send { to, message } => {
                 return context.send(to, Payload::Peer(self.incarnation, message));
             }
-            PeerEffect::Persist(record) => {
-                context.write(record);
-                if self.has(Mutation::SayBeforeDisk) {
-                    machine.handle_peers(context.now, PeerInput::Persisted, context.rng);
-                }
-                return;
-            }
-            PeerEffect::Ask { node, round } if self.state.listed.contains(&node) => {
-                return answer(context, machine, (node, round), Verdict::Down);
-            }
+            PeerEffect::Persist(record) => return context.write(record),
             PeerEffect::Ask { node, round } => DetectorInput::Ask { node, ask: round },
             PeerEffect::Watch(node) if self.watches => DetectorInput::Watch(node),
             PeerEffect::Watch(_) => return,
@@ -207,15 +155,18 @@ impl PeerLink {
         };
         let suspected = match output {
             DetectorOutput::Send { to, message } => {
-                if !self.withholds(to, &message) {
-                    context.send(to, Payload::Detector(self.incarnation, message));
-                }
+                context.send(to, Payload::Detector(self.incarnation, message));
                 return true;
             }
             DetectorOutput::Answer {
                 ask, node, verdict, ..
             } => {
-                self.handle_verdict(context, machine, (node, ask), verdict);
+                let answer = PeerInput::Answer {
+                    node,
+                    round: ask,
+                    verdict,
+                };
+                machine.handle_peers(context.now, answer, context.rng);
                 return true;
             }
             DetectorOutput::Trusted(node) => {
@@ -231,58 +182,4 @@ impl PeerLink {
         }
         true
     }
-
-    /// Returns whether a mutation suppresses this message.
-    fn withholds(&mut self, to: NodeId, message: &DetectorMessage) -> bool {
-        if *message != DetectorMessage::Recovered {
-            return false;
-        }
-        let again = !self.state.notified.insert(to);
-        (again && self.has(Mutation::StaleDownList)) || self.has(Mutation::NoNotice)
-    }
-
-    fn handle_verdict(
-        &mut self,
-        context: &mut Context<'_>,
-        machine: &mut Machine,
-        (node, round): (NodeId, u64),
-        verdict: Verdict,
-    ) {
-        let down = verdict == Verdict::Down;
-        if down && self.has(Mutation::StaleDownList) {
-            self.state.listed.insert(node);
-        }
-        if down && self.has(Mutation::LateVerdict) && context.rng.happens(500_000) {
-            let due = context.now + context.rng.between(Duration::ZERO, LATE);
-            self.state.late.insert((due, node, round));
-        } else {
-            answer(context, machine, (node, round), verdict);
-        }
-    }
-
-    /// Reports the verdicts that [`Mutation::LateVerdict`] has delayed until now.
-    pub(super) fn report_late(&mut self, context: &mut Context<'_>, machine: &mut Machine) {
-        let due = |late: &BTreeSet<(Instant, NodeId, u64)>, now| {
-            late.first().is_some_and(|(due, ..)| *due <= now)
-        };
-        while due(&self.state.late, context.now)
-            && let Some((_, node, round)) = self.state.late.pop_first()
-        {
-            answer(context, machine, (node, round), Verdict::Down);
-        }
-    }
-}
-
-fn answer(
-    context: &mut Context<'_>,
-    machine: &mut Machine,
-    (node, round): (NodeId, u64),
-    verdict: Verdict,
-) {
-    let answer = PeerInput::Answer {
-        node,
-        round,
-        verdict,
-    };
-    machine.handle_peers(context.now, answer, context.rng);
 }

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use tenure_core::lease::candidate::{Answer, Request, Timings};
 use tenure_core::lease::{
-    self, Acquire, Change, Due, Lease, LeaseDuration, LeaseId, Metadata, Operation, Record,
-    Rejection, RequestNumber, Resume, Rules, Waiting,
+    self, Acquire, Change, Due, Lease, LeaseDuration, Metadata, Operation, Record, Rejection,
+    RequestNumber, Rules, Waiting,
 };
 use tenure_core::wire::DEFAULT_PRIORITY;
-use tenure_core::{CandidateId, Epoch, Instant, NodeId, UnixMillis};
+use tenure_core::{CandidateId, Epoch, Instant, NodeId};
 
 use super::{Payload, RequestId};
-use crate::mutation::Mutation;
 use crate::sim::{
     Context, DurableState, HistoryEventKind, LeadershipClaim, Process, ProcessEffect, ProcessInput,
     Time,
@@ -22,12 +21,6 @@ use crate::sim::{
 /// The priority of all requests.
 const PRIORITY: u32 = DEFAULT_PRIORITY;
 
-/// With [`Mutation::WallClockExpiry`]: the interval at which the store reads the wall clock.
-const GLANCE: Duration = Duration::from_millis(100);
-
-/// With [`Mutation::LateSweep`]: the time from the check of an expired lease to its end.
-const SWEEP: Duration = Duration::from_millis(300);
-
 /// The longest time until the runtime polls the task of a waiting request that was granted, or
 /// whose connection was closed. The order of the polls is arbitrary.
 const POLLED: Duration = Duration::from_millis(2);
@@ -35,7 +28,6 @@ const POLLED: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(super) struct Store {
     duration: Duration,
-    mutation: Option<Mutation>,
     lease: Lease<Caller>,
     /// The tasks of requests that wait, or that waited and were not polled since.
     tasks: BTreeMap<RequestNumber, Task>,
@@ -44,11 +36,8 @@ pub(super) struct Store {
     /// The pending writes, and the effects that must follow them.
     unwritten: u32,
     held: VecDeque<ProcessEffect>,
-    sweep_at: Option<Instant>,
     /// The time at which the store last ran [`Store::serve`].
     served_at: Instant,
-    /// With [`Mutation::RenewAfterRegrant`]: the last epoch of each candidate.
-    granted: BTreeMap<NodeId, Epoch>,
 }
 
 /// The sender of a request.
@@ -74,74 +63,23 @@ struct Task {
 impl Store {
     pub(super) fn start(
         timings: &Timings,
-        mutation: Option<Mutation>,
         stable: Option<&DurableState>,
         context: &Context<'_>,
     ) -> Self {
-        let duration = if mutation == Some(Mutation::NoMargin) {
-            timings.hard_stop()
-        } else {
-            timings.lease_duration()
-        };
         let mut store = Self {
-            duration,
-            mutation,
+            duration: timings.lease_duration(),
             lease: Lease::default(),
             tasks: BTreeMap::new(),
             waited: 0,
             unwritten: 0,
             held: VecDeque::new(),
-            sweep_at: None,
             served_at: context.now,
-            granted: BTreeMap::new(),
         };
-        if let Some(mut stored) = stable.and_then(|it| it.downcast_ref::<lease::Stored>().cloned())
-        {
-            match mutation {
-                Some(Mutation::LeasesForgotten) => {
-                    let last = stored.grant.as_ref().map(|grant| grant.epoch);
-                    store.lease.restore(Record::above(last));
-                    return store;
-                }
-                Some(Mutation::EpochInMemory)
-                    if !matches!(stored.state, lease::StoredState::Leased) =>
-                {
-                    stored.grant = None;
-                }
-                _ => {}
-            }
-            let restored = Record::restore(stored, store.now(context));
+        if let Some(stored) = stable.and_then(|it| it.downcast_ref::<lease::Stored>().cloned()) {
+            let restored = Record::restore(stored, context.now);
             store.lease.restore(restored);
         }
         store
-    }
-
-    fn has(&self, mutation: Mutation) -> bool {
-        self.mutation == Some(mutation)
-    }
-
-    /// Returns the time that decides about leases.
-    fn now(&self, context: &Context<'_>) -> Instant {
-        if self.has(Mutation::WallClockExpiry) {
-            Instant::from_nanos(context.wall.get() * 1_000_000)
-        } else {
-            context.now
-        }
-    }
-
-    fn wall(&self, context: &Context<'_>) -> UnixMillis {
-        if self.has(Mutation::EpochInMemory) {
-            UnixMillis::new(0)
-        } else {
-            context.wall
-        }
-    }
-
-    fn rules(&self) -> Rules {
-        Rules {
-            refuse_retired_ids: !self.has(Mutation::RetiredIdGranted),
-            ..Rules::NATIVE
-        }
     }
 
     fn handle_request(
@@ -162,63 +100,19 @@ impl Store {
             lock_delay: Duration::ZERO,
             metadata: Metadata::new(),
         };
-        let (operation, wait) = match request {
-            Request::Acquire {
-                lease_id,
-                wait,
-                min_epoch,
-            } => {
-                let request = acquire(lease_id, min_epoch);
-                (Operation::Acquire(request, self.wall(context)), Some(wait))
-            }
-            Request::Resume {
-                lease_id,
-                epoch,
-                without_store,
-            } => {
-                let of_term = Resume {
-                    epoch,
-                    without_store,
-                };
-                let request = acquire(lease_id, None);
-                let operation = Operation::Resume(request, of_term, self.wall(context));
-                (operation, None)
-            }
-            Request::Renew(lease_id) | Request::Look(lease_id) => {
-                (Operation::Renew(lease_id, None), None)
-            }
-            Request::Release { lease_id, .. } => (Operation::Release(self.known(lease_id)), None),
-            Request::HandOver {
-                lease_id,
-                to,
-                within,
-            } => {
-                let operation = Operation::HandOver {
-                    lease_id,
-                    to,
-                    within,
-                    forced: false,
-                };
-                (operation, None)
-            }
+        let wait = match request {
+            Request::Acquire { wait, .. } => wait,
+            _ => Duration::ZERO,
         };
-        match (self.apply(context, &operation, from), operation) {
-            (Err(rejection), Operation::Acquire(request, _)) if rejection.is_transient() => {
-                let until = context.now + wait.unwrap_or_default();
-                self.enqueue(request, caller, context.now, until);
-            }
-            (Err(_), Operation::Renew(..)) if self.has(Mutation::RenewAfterRegrant) => {
-                // This mutation ignores which candidate holds the lease.
-                let epoch = self.granted.get(&from).copied();
-                let answer = epoch.map_or(Answer::Superseded, Answer::Held);
-                self.answer(context, caller, answer);
-            }
-            (Err(_), Operation::Resume(_, of_term, _))
-                if self.has(Mutation::ResumeAfterRegrant) =>
+        let operation = request.operation(acquire, context.wall);
+        let result = self.apply(context, &operation, from);
+        match operation {
+            Operation::Acquire(request, _)
+                if result.as_ref().is_err_and(Rejection::is_transient) =>
             {
-                self.answer(context, caller, Answer::Held(of_term.epoch));
+                self.enqueue(request, caller, context.now, context.now + wait);
             }
-            (result, _) => self.answer(context, caller, Answer::from(result)),
+            _ => self.answer(context, caller, Answer::from(result)),
         }
         self.serve(context);
     }
@@ -246,16 +140,6 @@ impl Store {
         self.tasks.insert(self.waited, task);
     }
 
-    /// Returns the lease id that a release affects.
-    fn known(&self, lease_id: LeaseId) -> LeaseId {
-        let current = self.lease.record().last_grant().map(|grant| grant.lease_id);
-        if self.has(Mutation::ReleaseWithoutId) {
-            current.unwrap_or(lease_id)
-        } else {
-            lease_id
-        }
-    }
-
     /// Applies one operation and writes it to disk.
     fn apply(
         &mut self,
@@ -263,10 +147,8 @@ impl Store {
         operation: &Operation,
         from: NodeId,
     ) -> Result<Change, Rejection> {
-        let now = self.now(context);
         let before = self.lease.record().last_epoch();
-        let rules = self.rules();
-        let applied = self.lease.apply(operation, now, &rules)?;
+        let applied = self.lease.apply(operation, context.now, &Rules::NATIVE)?;
         if applied.durable {
             self.persist(context);
         }
@@ -285,7 +167,6 @@ impl Store {
     }
 
     fn report_grant(&mut self, context: &mut Context<'_>, epoch: Epoch, to: NodeId) {
-        self.granted.insert(to, epoch);
         let grant = self.lease.record().last_grant();
         let id = grant.map_or(0, |grant| {
             let bytes = grant.lease_id.to_bytes();
@@ -298,7 +179,7 @@ impl Store {
     }
 
     fn persist(&mut self, context: &mut Context<'_>) {
-        let stored = self.lease.record().store(self.now(context));
+        let stored = self.lease.record().store(context.now);
         context.write(stored);
         self.unwritten += 1;
     }
@@ -329,7 +210,7 @@ impl Store {
 
     /// Emits an effect after all pending writes.
     fn emit_durable(&mut self, context: &mut Context<'_>, effect: ProcessEffect) {
-        if self.unwritten == 0 || self.has(Mutation::AnswerBeforeDisk) {
+        if self.unwritten == 0 {
             context.emit(effect);
         } else {
             self.held.push_back(effect);
@@ -338,25 +219,10 @@ impl Store {
 
     /// Ends a term that has expired, and grants the lease to the first waiting request.
     fn serve(&mut self, context: &mut Context<'_>) {
-        let now = self.now(context);
-        self.served_at = context.now;
-        if self.has(Mutation::LateSweep) {
-            match self.sweep_at {
-                Some(at) if context.now >= at => {
-                    self.sweep_at = None;
-                    let last = self.lease.record().last_epoch();
-                    self.lease.restore(Record::above(last));
-                    self.persist(context);
-                }
-                None if self.lease.record().has_lapsed(now) => {
-                    self.sweep_at = Some(context.now + SWEEP);
-                }
-                _ => {}
-            }
-        }
-        let (wall, rules) = (self.wall(context), self.rules());
+        let (now, wall) = (context.now, context.wall);
+        self.served_at = now;
         // The server notices a closed connection only when it polls the request's task.
-        while let Some(due) = self.lease.poll(now, wall, &rules, |_| false) {
+        while let Some(due) = self.lease.poll(now, wall, &Rules::NATIVE, |_| false) {
             self.persist(context);
             if let Due::Granted { to, epoch } = due {
                 self.report_grant(context, epoch, to.reply_to.from);
@@ -396,7 +262,7 @@ impl Store {
             };
             self.lease.leave(task.request.lease_id, number, context.now);
             match task.unread {
-                Some(_) if task.is_closed => self.give_back(context, number, &task),
+                Some(_) if task.is_closed => self.give_back(context, number),
                 // A server that can't append polls no task until it can.
                 Some((epoch, granted)) => {
                     self.answer_as_of(context, task.caller, Answer::Held(epoch), granted);
@@ -404,7 +270,7 @@ impl Store {
                 None if task.is_closed => {}
                 None => {
                     // The wait is over, and the answer contains the holder.
-                    let operation = Operation::Acquire(task.request, self.wall(context));
+                    let operation = Operation::Acquire(task.request, context.wall);
                     let result = self.apply(context, &operation, task.caller.from);
                     self.answer(context, task.caller, Answer::from(result));
                 }
@@ -414,16 +280,8 @@ impl Store {
     }
 
     /// Takes back a grant whose client disconnected before its task read the grant.
-    fn give_back(&mut self, context: &mut Context<'_>, number: RequestNumber, task: &Task) {
-        let now = self.now(context);
-        let given_back = if self.has(Mutation::GiveBackUnchecked) {
-            let release = Operation::Release(task.request.lease_id);
-            let rules = self.rules();
-            self.lease.apply(&release, now, &rules).is_ok()
-        } else {
-            self.lease.give_back(number, now).is_some()
-        };
-        if given_back {
+    fn give_back(&mut self, context: &mut Context<'_>, number: RequestNumber) {
+        if self.lease.give_back(number, context.now).is_some() {
             self.persist(context);
         }
     }
@@ -469,15 +327,10 @@ impl Process for Store {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let lapse = if self.has(Mutation::WallClockExpiry) {
-            // The wall clock has no timer, so the store reads it at an interval.
-            Some(self.served_at + GLANCE)
-        } else {
-            self.lease.record().next_lapse(self.served_at)
-        };
-        let lapse = lapse.filter(|_| self.lease.waiting() > 0 || self.has(Mutation::LateSweep));
+        let lapse = self.lease.record().next_lapse(self.served_at);
+        let lapse = lapse.filter(|_| self.lease.waiting() > 0);
         let polled = self.tasks.values().map(|task| task.polled_at).min();
-        [lapse, polled, self.sweep_at].into_iter().flatten().min()
+        [lapse, polled].into_iter().flatten().min()
     }
 
     fn claim(&self, _now: Instant) -> Option<LeadershipClaim> {

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use tenure_core::lease::LeaseId;
 use tenure_core::lease::candidate::{Answer, Request};
-use tenure_core::{CandidateId, Epoch, Instant, NodeId};
+use tenure_core::{CandidateId, Instant, NodeId};
 
 use super::{Payload, RequestId};
-use crate::mutation::Mutation;
 use crate::sim::Context;
 
 /// Sends one request at a time, as the library does.
@@ -20,18 +18,12 @@ pub(super) struct StoreClient {
     /// The request in flight, and the number of servers that were asked.
     asked: Option<(Request, usize)>,
     incarnation: u64,
-    mutation: Option<Mutation>,
     in_flight: Option<InFlight>,
-    /// With [`Mutation::FreshIdOnRetry`]: the last lease id.
-    fresh: Option<LeaseId>,
-    /// With [`Mutation::GrantOfAnyEpoch`]: the epoch that the machine requested.
-    wanted: Option<Epoch>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct InFlight {
-    pub(super) attempt: u64,
-    pub(super) sent: Instant,
+struct InFlight {
+    attempt: u64,
     times_out: Instant,
 }
 
@@ -49,32 +41,20 @@ pub(super) fn node_of(name: &CandidateId) -> Option<NodeId> {
 }
 
 impl StoreClient {
-    pub(super) fn new(
-        name: CandidateId,
-        servers: Vec<NodeId>,
-        incarnation: u64,
-        mutation: Option<Mutation>,
-    ) -> Self {
+    pub(super) fn new(name: CandidateId, servers: Vec<NodeId>, incarnation: u64) -> Self {
         Self {
             name,
             servers,
             current: 0,
             asked: None,
             incarnation,
-            mutation,
             in_flight: None,
-            fresh: None,
-            wanted: None,
         }
     }
 
     /// Returns the server that is asked.
     pub(super) fn store(&self) -> NodeId {
         self.servers[self.current]
-    }
-
-    fn has(&self, mutation: Mutation) -> bool {
-        self.mutation == Some(mutation)
     }
 
     /// Returns the time at which the request in flight fails without an answer.
@@ -86,24 +66,15 @@ impl StoreClient {
         &mut self,
         context: &mut Context<'_>,
         attempt: u64,
-        mut request: Request,
+        request: Request,
         timeout: Duration,
     ) {
         let in_flight = InFlight {
             attempt,
-            sent: context.now,
             times_out: context.now + timeout,
         };
         if let Some(given_up) = self.in_flight.replace(in_flight) {
             self.close(context, given_up.attempt);
-        }
-        if self.has(Mutation::FreshIdOnRetry) {
-            self.replace_id(&mut request, attempt);
-        }
-        if let Request::Acquire { min_epoch, .. } = &mut request
-            && self.has(Mutation::GrantOfAnyEpoch)
-        {
-            self.wanted = min_epoch.take();
         }
         self.asked = Some((request, 0));
         self.ask(context, attempt);
@@ -130,7 +101,7 @@ impl StoreClient {
         &mut self,
         context: &mut Context<'_>,
         why: &str,
-    ) -> Option<(InFlight, Answer)> {
+    ) -> Option<(u64, Answer)> {
         let in_flight = self.in_flight?;
         if self
             .asked
@@ -149,7 +120,7 @@ impl StoreClient {
         &mut self,
         context: &mut Context<'_>,
         (from, id): (NodeId, RequestId),
-    ) -> Option<(InFlight, Answer)> {
+    ) -> Option<(u64, Answer)> {
         let in_flight = self.in_flight?;
         let is_awaited = from == self.store() && id == self.id(in_flight.attempt);
         is_awaited.then(|| self.ask_next(context, "not active"))?
@@ -157,40 +128,25 @@ impl StoreClient {
 
     /// Handles an answer. An answer to an earlier incarnation, or to a request that was given up,
     /// is dropped.
-    pub(super) fn handle_answer(
-        &mut self,
-        id: RequestId,
-        answer: Answer,
-    ) -> Option<(InFlight, Answer)> {
+    pub(super) fn handle_answer(&mut self, id: RequestId, answer: Answer) -> Option<(u64, Answer)> {
         let is_awaited = id.incarnation == self.incarnation
             && self.in_flight.is_some_and(|it| it.attempt == id.attempt);
         let in_flight = self.in_flight.take_if(|_| is_awaited)?;
-        let answer = match (answer, self.wanted) {
-            (Answer::Held(_), Some(wanted)) => Answer::Held(wanted),
-            (answer, _) => answer,
-        };
-        Some((in_flight, answer))
+        Some((in_flight.attempt, answer))
     }
 
     /// Fails the request in flight if its timeout is over.
-    pub(super) fn handle_timeout(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Option<(InFlight, Answer)> {
+    pub(super) fn handle_timeout(&mut self, context: &mut Context<'_>) -> Option<(u64, Answer)> {
         self.in_flight.filter(|it| context.now >= it.times_out)?;
         self.fail(context, "no answer in time")
     }
 
     /// Closes the connection of the request in flight, which makes its outcome unknown.
-    pub(super) fn fail(
-        &mut self,
-        context: &mut Context<'_>,
-        why: &str,
-    ) -> Option<(InFlight, Answer)> {
+    pub(super) fn fail(&mut self, context: &mut Context<'_>, why: &str) -> Option<(u64, Answer)> {
         let in_flight = self.in_flight.take()?;
         self.close(context, in_flight.attempt);
         self.current = (self.current + 1) % self.servers.len();
-        Some((in_flight, Answer::Unknown(why.into())))
+        Some((in_flight.attempt, Answer::Unknown(why.into())))
     }
 
     fn close(&self, context: &mut Context<'_>, attempt: u64) {
@@ -202,26 +158,6 @@ impl StoreClient {
         RequestId {
             incarnation: self.incarnation,
             attempt,
-        }
-    }
-
-    fn replace_id(&mut self, request: &mut Request, attempt: u64) {
-        match (request, self.fresh) {
-            (Request::Acquire { lease_id, .. }, _) => {
-                let high = u64::from(node_of(&self.name).map_or(0, |node| node.0));
-                let low = (self.incarnation << 32) | attempt;
-                *lease_id = LeaseId::from_random_bits(high, low);
-                self.fresh = Some(*lease_id);
-            }
-            (
-                Request::Renew(lease_id)
-                | Request::Resume { lease_id, .. }
-                | Request::Release { lease_id, .. },
-                Some(fresh),
-            ) => {
-                *lease_id = fresh;
-            }
-            _ => {}
         }
     }
 }

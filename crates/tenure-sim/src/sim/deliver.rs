@@ -49,7 +49,7 @@ impl World {
         };
         let now = self.now;
         let host = host_of(&mut self.hosts, node);
-        if host.pause.is_some() {
+        if host.paused_until.is_some() {
             if matches!(scheduled, Scheduled::Wake(_)) {
                 host.wake_at = None;
             } else {
@@ -185,7 +185,7 @@ impl World {
         let Some(due) = host.process.as_ref().and_then(|it| it.poll_timeout()) else {
             return;
         };
-        if host.pause.is_some() {
+        if host.paused_until.is_some() {
             return;
         }
         let wake = host.clock.when(due).max(now);

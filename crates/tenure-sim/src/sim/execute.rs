@@ -137,8 +137,7 @@ impl World {
         let Some(task) = host.task.filter(|task| task.number == number) else {
             return;
         };
-        let pause = host.pause.filter(|pause| !pause.task_goes_on);
-        if pause.is_none() {
+        if host.paused_until.is_none() {
             let receiver = NodeId(u32::MAX);
             let delays = self
                 .network

@@ -35,8 +35,6 @@ pub enum Fault {
     Freeze(Target, Duration),
     /// The machine is suspended. Its clock stops unless it counts suspensions.
     Suspend(Target, Duration),
-    /// The task blocks the runtime of its process for this time, and then continues.
-    Block(Target, Duration),
     /// The link from the first to the second is cut.
     CutOneWay(Target, Target),
     /// A partition between these hosts and all others.
@@ -99,7 +97,6 @@ impl fmt::Display for Fault {
             Self::Start(who) => write!(f, "{who} is started"),
             Self::Freeze(who, time) => write!(f, "{who} is frozen for {time:?}"),
             Self::Suspend(who, time) => write!(f, "{who} is suspended for {time:?}"),
-            Self::Block(who, time) => write!(f, "the task of {who} blocks for {time:?}"),
             Self::CutOneWay(from, to) => write!(f, "the link from {from} to {to} is cut"),
             Self::Part(side) => {
                 let side: Vec<String> = side.iter().map(ToString::to_string).collect();

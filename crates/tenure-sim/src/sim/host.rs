@@ -21,7 +21,7 @@ pub(super) struct Host {
     pub(super) machine_up: bool,
     /// Whether the process never starts again.
     pub(super) gone: bool,
-    pub(super) pause: Option<Pause>,
+    pub(super) paused_until: Option<Time>,
     /// The inputs that arrived while the process was frozen.
     pub(super) backlog: Vec<Scheduled>,
     pub(super) disk: Disk,
@@ -33,14 +33,6 @@ pub(super) struct Host {
     /// The last claim of the process to lead, and its end.
     pub(super) claim: Option<(Option<Epoch>, Time)>,
     pub(super) seen_leader: Option<NodeId>,
-}
-
-/// A process that is frozen.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pause {
-    pub(super) until: Time,
-    /// Whether its task continues, because only its runtime is blocked.
-    pub(super) task_goes_on: bool,
 }
 
 /// A running task.
@@ -76,7 +68,7 @@ impl Host {
             incarnation: 0,
             machine_up: true,
             gone: false,
-            pause: None,
+            paused_until: None,
             backlog: Vec::new(),
             disk: Disk::default(),
             uplink: Uplink::default(),
@@ -90,6 +82,6 @@ impl Host {
 
     /// Returns whether the process runs and is not frozen.
     pub(super) fn is_awake(&self) -> bool {
-        self.process.is_some() && self.pause.is_none()
+        self.process.is_some() && self.paused_until.is_none()
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_core::NodeId;
 use tenure_core::lease::candidate::EndReason;
 
-use super::host::{Host, Pause, host_of};
+use super::host::{Host, host_of};
 use super::world::Scheduled;
 use super::{Context, Fault, HistoryEventKind, ProcessInput, Target, Time, World};
 
@@ -28,9 +28,8 @@ impl World {
                     self.start_after(node, Duration::ZERO);
                 }
             }
-            Fault::Freeze(who, time) => self.pause(*who, *time, false, false),
-            Fault::Suspend(who, time) => self.pause(*who, *time, true, false),
-            Fault::Block(who, time) => self.pause(*who, *time, false, true),
+            Fault::Freeze(who, time) => self.pause(*who, *time, false),
+            Fault::Suspend(who, time) => self.pause(*who, *time, true),
             Fault::CutOneWay(from, to) => {
                 for from in self.resolve(*from) {
                     for to in self.resolve(*to) {
@@ -163,7 +162,7 @@ impl World {
             return;
         }
         host.incarnation += 1;
-        host.pause = None;
+        host.paused_until = None;
         host.backlog.clear();
         host.wake_at = None;
         host.claim = None;
@@ -202,22 +201,17 @@ impl World {
         self.record_quorum();
     }
 
-    fn pause(&mut self, who: Target, time: Duration, suspended: bool, task_goes_on: bool) {
+    fn pause(&mut self, who: Target, time: Duration, suspended: bool) {
         let now = self.now;
         let until = now + time;
         for node in self.resolve(who) {
             let host = host_of(&mut self.hosts, node);
-            if host.process.is_none() || host.pause.is_some() {
+            if host.process.is_none() || host.paused_until.is_some() {
                 continue;
             }
-            host.pause = Some(Pause {
-                until,
-                task_goes_on,
-            });
+            host.paused_until = Some(until);
             let incarnation = host.incarnation;
-            if !task_goes_on {
-                self.record(node, HistoryEventKind::Paused(until));
-            }
+            self.record(node, HistoryEventKind::Paused(until));
             let stopped = suspended.then_some(now);
             self.at(until, Scheduled::Resume(node, incarnation, stopped));
         }
@@ -227,19 +221,17 @@ impl World {
         let now = self.now;
         let counts_suspensions = self.factory.counts_suspensions(node);
         let host = host_of(&mut self.hosts, node);
-        if host.incarnation != incarnation || host.pause.is_none_or(|pause| now < pause.until) {
+        if host.incarnation != incarnation || host.paused_until.is_none_or(|until| now < until) {
             return;
         }
         if let Some(stopped) = stopped.filter(|_| !counts_suspensions) {
             host.clock.stood_still(stopped, now);
         }
-        let pause = host.pause.take();
+        host.paused_until = None;
         host.wake_at = None;
         // The process handles the messages that waited in its sockets before its timers.
         let backlog = std::mem::take(&mut host.backlog);
-        if pause.is_some_and(|pause| !pause.task_goes_on) {
-            self.record(node, HistoryEventKind::Resumed);
-        }
+        self.record(node, HistoryEventKind::Resumed);
         for scheduled in backlog {
             self.deliver(scheduled);
         }
@@ -255,8 +247,8 @@ impl World {
             let host = host_of(&mut self.hosts, node);
             host.disk.takes = None;
             let (incarnation, gone) = (host.incarnation, host.gone);
-            if let Some(pause) = &mut host.pause {
-                pause.until = now;
+            if let Some(until) = &mut host.paused_until {
+                *until = now;
                 self.resume(node, incarnation, None);
             }
             if !gone {

@@ -3,7 +3,6 @@
 use super::{Asking, BestEffort, Status};
 use crate::Epoch;
 use crate::bully::node_state::Context;
-use crate::bully::settings::mutation;
 use crate::bully::{ElectionId, NodeId, PeerMessage};
 use crate::election::EndReason;
 
@@ -53,7 +52,6 @@ impl BestEffort {
     fn give_way_to_a_greater_epoch(&self, cx: &mut Context<'_>) {
         if let Status::Leading { epoch } = self.status
             && cx.state.record.highest > Some(epoch)
-            && !mutation!(cx.state.settings, GreaterEpoch)
             && let Some(term) = &mut cx.state.term
         {
             term.begin_ending(cx.now, EndReason::Superseded, &mut cx.state.outbox.ready);
@@ -67,9 +65,7 @@ impl BestEffort {
         }
         // A message may arrive late or twice. A member accepts an election at most once: a late
         // `Halt` must not draw a member back into an election that it has left.
-        if let Some(&newest) = self.accepted.get(&from)
-            && !mutation!(cx.state.settings, ObeyOnce)
-        {
+        if let Some(&newest) = self.accepted.get(&from) {
             if election < newest {
                 return;
             }
@@ -85,11 +81,8 @@ impl BestEffort {
         if let Some(holds_to) = self.leader_or_organiser()
             && holds_to != from
         {
-            let better =
-                cx.state.is_better(holds_to, from) && !mutation!(cx.state.settings, Refuse);
-            let spares = !preempt && !mutation!(cx.state.settings, Spare);
-            let works = spares && !matches!(self.status, Status::Waiting);
-            if better || (works && !cx.state.is_better(holds_to, from)) {
+            let works = !preempt && !matches!(self.status, Status::Waiting);
+            if works || cx.state.is_better(holds_to, from) {
                 cx.state.send(from, PeerMessage::Rej { election, holds_to });
                 // The organiser found that member down. It may be right, so ask the detector.
                 if holds_to != cx.state.me() {
@@ -117,11 +110,9 @@ impl BestEffort {
         self.election = election;
         self.status = Status::Waiting;
         self.tick_at = cx.now + cx.lifetime();
-        if !mutation!(cx.state.settings, DurablePromise) {
-            cx.state.record.accepted = Some(election);
-            cx.state.record.voted = None;
-            cx.state.persist();
-        }
+        cx.state.record.accepted = Some(election);
+        cx.state.record.voted = None;
+        cx.state.persist();
         let ack = self.ack(cx.state);
         cx.state.send(election.organiser, ack);
     }
@@ -132,7 +123,7 @@ impl BestEffort {
         (from, election): (NodeId, ElectionId),
         known: Option<Epoch>,
     ) {
-        let matches = election == self.election || mutation!(cx.state.settings, MatchAck);
+        let matches = election == self.election;
         match &mut self.status {
             Status::Halting { acks, highest, .. } if matches => {
                 *highest = (*highest).max(known);
@@ -145,9 +136,6 @@ impl BestEffort {
             // joins.
             Status::PersistingEpoch { acks, .. } if matches => {
                 acks.insert(from);
-            }
-            Status::Leading { .. } if matches && mutation!(cx.state.settings, Join) => {
-                self.organise(cx);
             }
             Status::Leading { epoch } if matches => {
                 let epoch = *epoch;
@@ -214,9 +202,6 @@ impl BestEffort {
         match self.status {
             // A member that follows another leader tells the worse leader about the better one.
             Status::Following { .. } | Status::Leading { .. } => {
-                if mutation!(cx.state.settings, Conflict) {
-                    return;
-                }
                 let holds_to = self.election.organiser;
                 if holds_to == from || cx.state.is_better(from, holds_to) {
                     self.wait_for(cx, election);

@@ -30,7 +30,6 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::node_state::{Context, NodeState};
-use super::settings::mutation;
 use super::{ElectionId, NodeId, PeerEffect, PeerInput, PeerMessage};
 use crate::detector::Verdict;
 use crate::{Epoch, Instant};
@@ -161,18 +160,16 @@ impl BestEffort {
         match &self.status {
             Status::Asking(asking) => {
                 let first = self.election.number == 0 || self.election.organiser != cx.state.me();
-                if first || (asking.void && !mutation!(cx.state.settings, AskAgain)) {
+                if first || asking.void {
                     self.organise(cx);
                 }
             }
             Status::Halting { .. } => {
-                if !mutation!(cx.state.settings, HaltAgain) {
-                    // The member may have failed since the last question.
-                    if let Some(&open) = self.open(cx.state).first() {
-                        self.ask(cx, open);
-                    }
-                    self.halt(cx);
+                // The member may have failed since the last question.
+                if let Some(&open) = self.open(cx.state).first() {
+                    self.ask(cx, open);
                 }
+                self.halt(cx);
             }
             Status::PersistingEpoch { .. } => {}
             Status::Waiting | Status::Following { .. } => {
@@ -231,29 +228,20 @@ impl BestEffort {
     /// one. The number need not be durable, because the incarnation is.
     pub(super) fn organise(&mut self, cx: &mut Context<'_>) {
         let preempt = self.may_take_over(cx);
-        let earlier = match &self.status {
-            Status::Asking(it) if mutation!(cx.state.settings, SameRound) => it.down.clone(),
-            _ => BTreeSet::new(),
-        };
         self.reset(cx);
         if !cx.state.may_campaign(cx.now) {
             return;
         }
         let me = cx.state.me();
         let mine = self.accepted.get(&me).map_or(0, |newest| newest.number);
-        let number = if mutation!(cx.state.settings, FreshElection) {
-            1
-        } else {
-            mine + 1
-        };
         self.election = ElectionId {
             organiser: me,
             incarnation: cx.state.record.incarnation,
-            number,
+            number: mine + 1,
         };
         self.accepted.insert(me, self.election);
         self.status = Status::Asking(Asking {
-            down: earlier,
+            down: BTreeSet::new(),
             void: false,
             preempt,
         });
@@ -298,7 +286,7 @@ impl BestEffort {
         };
         let (members, me) = (&cx.state.settings.members, cx.state.me());
         let all_down = members.better(me).all(|it| asking.down.contains(&it));
-        if !all_down || (asking.void && !mutation!(cx.state.settings, SameRound)) {
+        if !all_down || asking.void {
             return;
         }
         let preempt = asking.preempt;
@@ -314,9 +302,7 @@ impl BestEffort {
             self.ask(cx, worse);
         }
         self.halt(cx);
-        if !mutation!(cx.state.settings, CompletionEverywhere) {
-            self.try_win(cx);
-        }
+        self.try_win(cx);
     }
 
     /// Halts the best of the worse members that are neither waiting nor down.
@@ -332,11 +318,7 @@ impl BestEffort {
             election: self.election,
             preempt,
         };
-        let mut open = self.open(cx.state);
-        if !mutation!(cx.state.settings, OneAfterTheOther) {
-            open.truncate(1);
-        }
-        for worse in open {
+        if let Some(&worse) = self.open(cx.state).first() {
             cx.state.send(worse, halt);
         }
         self.tick_at = cx.now + cx.lifetime();
@@ -438,8 +420,7 @@ impl BestEffort {
     /// Handles an answer of the detector. An answer of another round has no effect, because the
     /// state of the members may have changed since.
     fn handle_answer(&mut self, cx: &mut Context<'_>, node: NodeId, round: u64, verdict: Verdict) {
-        let own = round == self.round && self.asked.remove(&node);
-        if !own && !mutation!(cx.state.settings, OwnRound) {
+        if round != self.round || !self.asked.remove(&node) {
             return;
         }
         match &mut self.status {
@@ -458,15 +439,11 @@ impl BestEffort {
                 if verdict == Verdict::Down {
                     down.insert(node);
                     self.halt(cx);
-                    if !mutation!(cx.state.settings, CompletionEverywhere) {
-                        self.try_win(cx);
-                    }
+                    self.try_win(cx);
                 }
             }
             Status::Waiting | Status::Following { .. } => {
-                let misses = !mutation!(cx.state.settings, MissAnyLeader)
-                    || cx.state.is_better(node, cx.state.me());
-                if verdict != Verdict::Up && node == self.election.organiser && misses {
+                if verdict != Verdict::Up && node == self.election.organiser {
                     self.organise(cx);
                 }
             }

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use super::{MAX_DEFERRALS, Quorum, Role, Round};
 use crate::bully::node_state::{Context, NodeState, Process};
-use crate::bully::settings::mutation;
 use crate::bully::{NodeId, QuorumMessage};
 use crate::election::{EndReason, TermEvent};
 use crate::{Epoch, Instant};
@@ -94,11 +93,7 @@ impl Quorum {
         let Role::Leading(round) = &mut self.role else {
             return;
         };
-        let from = if mutation!(cx.state.settings, CountFromRound) {
-            cx.now
-        } else {
-            round.asked
-        };
+        let from = round.asked;
         let acks = round.acks.len();
         if beside == Some(acks) {
             round.beside_store = Some(from);
@@ -163,16 +158,6 @@ impl Quorum {
         promise: Option<(Epoch, Instant)>,
         away: bool,
     ) {
-        let count_from_answer =
-            mutation!(cx.state.settings, CountFromStoreRequest) && promise != self.store.promise;
-        let promise = match promise {
-            Some((epoch, _)) if count_from_answer => Some((epoch, cx.now)),
-            promise => promise,
-        };
-        let promise = match promise {
-            None if mutation!(cx.state.settings, StorePromiseEnds) => self.store.promise,
-            promise => promise,
-        };
         let ended = promise.is_none() && self.store.promise.is_some();
         let (went_away, returned) = (away && !self.store.away, !away && self.store.away);
         self.store.promise = promise;
@@ -352,9 +337,7 @@ impl Quorum {
         cx: &mut Context<'_>,
         (from, epoch, to): (NodeId, Epoch, Option<NodeId>),
     ) {
-        let own =
-            cx.state.record.highest == Some(epoch) || mutation!(cx.state.settings, ReleaseOwn);
-        if cx.state.record.voted != Some(from) || !own {
+        if cx.state.record.voted != Some(from) || cx.state.record.highest != Some(epoch) {
             return;
         }
         self.promise_until = None;

@@ -37,7 +37,6 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
 use super::node_state::{Context, NodeState, Process};
-use super::settings::mutation;
 use super::{NodeId, PeerInput, PeerMessage, QuorumKind, QuorumMessage};
 use crate::{Epoch, Instant};
 
@@ -167,9 +166,7 @@ pub(super) struct PreVoteAnswer {
 
 impl Quorum {
     pub(super) fn new(state: &NodeState, now: Instant) -> Self {
-        let bound = state
-            .quarantine()
-            .filter(|_| !mutation!(state.settings, Quarantine));
+        let bound = state.quarantine();
         Self {
             role: Role::Following { leader: None },
             promise_until: bound.map(|bound| now + bound),
@@ -189,30 +186,17 @@ impl Quorum {
     /// Returns the number of members that are enough without the store; more than there are if the
     /// store is required.
     fn without_store(state: &NodeState) -> usize {
-        if mutation!(state.settings, Majority) {
-            return 1;
-        }
         let quorums = &state.settings.quorums;
         if quorums.requires_store() {
             return usize::MAX;
         }
-        let needed = quorums.without_store();
-        if mutation!(state.settings, Intersection) {
-            needed - 1
-        } else {
-            needed
-        }
+        quorums.without_store()
     }
 
     /// Returns the number of members that are enough beside the store; `None` if the store has no
     /// vote.
     fn beside_store(state: &NodeState) -> Option<usize> {
-        let needed = state.settings.quorums.with_store();
-        if mutation!(state.settings, MembersBesideStore) {
-            needed.map(|_| 1)
-        } else {
-            needed
-        }
+        state.settings.quorums.with_store()
     }
 
     /// Returns whether these members are enough, with the store's promise of `epoch` or without it.
@@ -241,7 +225,7 @@ impl Quorum {
         let is_bound = self
             .bound_elsewhere(state, now, state.own_process())
             .is_some();
-        let is_free = stands_aside && !is_bound || mutation!(state.settings, ClaimUnbound);
+        let is_free = stands_aside && !is_bound;
         self.store.may_ask && is_free && state.may_campaign(now)
     }
 
@@ -285,13 +269,8 @@ impl Quorum {
         now: Instant,
         to: Process,
     ) -> Option<Duration> {
-        let node = self.promised_to(state, now)?;
-        let is_same = match mutation!(state.settings, SameProcess) {
-            true => node == to.node,
-            false => self.promised == Some(to),
-        };
-        let is_void = node == state.me() && mutation!(state.settings, OwnPromise);
-        let until = self.promise_until.filter(|_| !is_same && !is_void);
+        self.promised_to(state, now)?;
+        let until = self.promise_until.filter(|_| self.promised != Some(to));
         until.map(|until| until.since(now))
     }
 

@@ -7,7 +7,6 @@ use core::time::Duration;
 use super::{MAX_DEFERRALS, MAX_DOUBLINGS, PreVoteAnswer, Quorum, Role, Round, SOONEST};
 use crate::Epoch;
 use crate::bully::node_state::{Context, Process};
-use crate::bully::settings::mutation;
 use crate::bully::{NodeId, QuorumMessage};
 
 impl Quorum {
@@ -145,12 +144,9 @@ impl Quorum {
             Role::Following { leader: None } | Role::PreVoting { .. }
         );
         let own = cx.state.own_process();
-        let bound = self.bound_elsewhere(cx.state, cx.now, own).is_some()
-            && !mutation!(cx.state.settings, ClaimUnbound);
-        let passed = Some(epoch) <= cx.state.record.highest
-            && !mutation!(cx.state.settings, ClaimAbovePromise);
-        let may = is_free || mutation!(cx.state.settings, ClaimUnbound);
-        if bound || passed || !may || !cx.state.may_campaign(cx.now) {
+        let bound = self.bound_elsewhere(cx.state, cx.now, own).is_some();
+        let passed = Some(epoch) <= cx.state.record.highest;
+        if bound || passed || !is_free || !cx.state.may_campaign(cx.now) {
             return false;
         }
         self.request_votes_for(cx, epoch, true);
@@ -167,9 +163,6 @@ impl Quorum {
             acks: BTreeSet::new(),
         };
         self.tick_at = cx.now + cx.lifetime() * 2;
-        if mutation!(cx.state.settings, DurablePromise) {
-            self.handle_persisted(cx);
-        }
         if !granted || Self::beside_store(cx.state) != Some(1) {
             cx.state.send_all(QuorumMessage::RequestVote { epoch });
         }
@@ -182,9 +175,7 @@ impl Quorum {
         cx.state.record.voted = Some(to.node);
         let promised = cx.state.settings.timings.term().lease_duration();
         cx.state.record.promised_ms = Some(crate::time::millis(promised));
-        if !mutation!(cx.state.settings, DurablePromise) {
-            cx.state.persist();
-        }
+        cx.state.persist();
         self.promise(cx, to);
     }
 
@@ -211,8 +202,7 @@ impl Quorum {
         let highest = cx.state.record.highest;
         let stale = Some(epoch) < highest
             || (Some(epoch) == highest && cx.state.record.voted != Some(from));
-        let bound = self.bound_elsewhere(cx.state, cx.now, sender).is_some()
-            && !mutation!(cx.state.settings, Promise);
+        let bound = self.bound_elsewhere(cx.state, cx.now, sender).is_some();
         if stale || bound {
             let rejected = QuorumMessage::VoteRejected { epoch, highest };
             return cx.state.send(from, rejected);
@@ -236,11 +226,6 @@ impl Quorum {
             return;
         };
         let (epoch, asked) = (*epoch, *asked);
-        let asked = if mutation!(cx.state.settings, CountFromRequest) {
-            cx.now
-        } else {
-            asked
-        };
         let beside_store = Self::beside_store(cx.state).is_some_and(|it| acks.len() >= it);
         let without_store = acks.len() >= Self::without_store(cx.state);
         let members = Round {

@@ -7,7 +7,6 @@ use super::{
     restart_clock,
 };
 use crate::lease::record::Phase;
-use crate::lease::rules::disabled;
 use crate::lease::{Acquire, Owner, Record, Resume, Rules, WithoutStore};
 use crate::{Instant, UnixMillis};
 
@@ -59,14 +58,11 @@ pub(super) fn resume(
             record.unretire(request.lease_id);
             Ok(go_on(record, request, resume, wall, now))
         }
-        Phase::Available if epoch_of_term == Some(asked) && disabled!(rules, ReleaseIsFinal) => {
-            Ok(go_on(record, request, resume, wall, now))
-        }
         // The holder has released the lease or handed it over, which was the end of its term. This
         // request is a delayed one, whose sender no longer leads.
         Phase::Available if epoch_of_term == Some(asked) => Err(Rejection::IdRetired),
         // Receivers have seen this epoch from another term, or a greater one.
-        _ if last >= Some(asked) && !disabled!(rules, EpochPassed) => Err(Rejection::EpochPassed {
+        _ if last >= Some(asked) => Err(Rejection::EpochPassed {
             asked,
             last: last.unwrap_or(asked),
         }),

@@ -4,8 +4,8 @@ use alloc::string::{String, ToString};
 use core::time::Duration;
 
 use crate::election::EndReason;
-use crate::lease::{Change, LeaseId, Rejection};
-use crate::{CandidateId, Epoch};
+use crate::lease::{Acquire, Change, LeaseId, Operation, Rejection, Resume};
+use crate::{CandidateId, Epoch, UnixMillis};
 
 /// A request for the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +55,48 @@ pub enum Request {
         /// The time of the reservation.
         within: Duration,
     },
+}
+
+impl Request {
+    /// Returns the operation on a lease, at this time of the store's wall clock. `acquire` makes the
+    /// acquire with this lease id and the least epoch of the grant.
+    #[must_use]
+    pub fn operation(
+        self,
+        acquire: impl FnOnce(LeaseId, Option<Epoch>) -> Acquire,
+        wall: UnixMillis,
+    ) -> Operation {
+        match self {
+            Self::Acquire {
+                lease_id,
+                min_epoch,
+                ..
+            } => Operation::Acquire(acquire(lease_id, min_epoch), wall),
+            Self::Resume {
+                lease_id,
+                epoch,
+                without_store,
+            } => {
+                let of_term = Resume {
+                    epoch,
+                    without_store,
+                };
+                Operation::Resume(acquire(lease_id, None), of_term, wall)
+            }
+            Self::Renew(lease_id) | Self::Look(lease_id) => Operation::Renew(lease_id, None),
+            Self::Release { lease_id, .. } => Operation::Release(lease_id),
+            Self::HandOver {
+                lease_id,
+                to,
+                within,
+            } => Operation::HandOver {
+                lease_id,
+                to,
+                within,
+                forced: false,
+            },
+        }
+    }
 }
 
 /// The answer of the store, or of the transport to it.

@@ -609,8 +609,6 @@ fn a_server_that_saw_the_log_go_back_refuses_also_when_the_log_has_grown_past_wh
     let (shown, role) = run(started());
     assert_eq!(shown, [OwnershipOutput::Refuses(refusal)]);
     assert_eq!(role, OwnershipRole::Refusing);
-    let without = started().without(DisabledOwnershipRule::RefuseForGood);
-    assert_ne!(run(without).1, OwnershipRole::Refusing);
 }
 
 #[test]
@@ -649,25 +647,5 @@ fn the_times_are_fractions_of_the_ownership_duration() {
     for millis in [0, 999, 60_001] {
         let error = OwnershipTimings::new(Duration::from_millis(millis)).unwrap_err();
         assert!(error.to_string().ends_with("must be 1s to 60s"), "{error}");
-    }
-}
-
-#[test]
-fn without_the_rules_for_other_logs_they_are_taken_over() {
-    let other = Head {
-        engine: EngineId(8),
-        ..head(1, 1)
-    };
-    for (rule, first, wrong) in [
-        (DisabledOwnershipRule::RefuseOtherEngine, other, other),
-        (DisabledOwnershipRule::RefuseOlder, head(3, 30), head(4, 29)),
-    ] {
-        let mut machine = started().without(rule);
-        machine.handle_head(at(0), look(first));
-        let taken = follow(&mut machine, 1, 13, look(wrong));
-        assert!(
-            matches!(taken[..], [OwnershipOutput::Append(_)]),
-            "{taken:?}"
-        );
     }
 }

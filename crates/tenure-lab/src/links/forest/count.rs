@@ -7,7 +7,7 @@
 //! tokens of the paper would be parked.
 
 use super::ports::Child;
-use super::{ForestLeader, ForestMessage, ForestNode, Port, disabled};
+use super::{ForestLeader, ForestMessage, ForestNode, Port};
 
 impl ForestNode {
     pub(super) fn count(&mut self) {
@@ -51,8 +51,7 @@ impl ForestNode {
     }
 
     fn count_as_core(&mut self, open: u32, counted: u32) {
-        let is_eligible = !self.is_frozen || disabled!(self, FrozenNeverWins);
-        if !is_eligible || self.label.level < 0 {
+        if self.is_frozen || self.label.level < 0 {
             return;
         }
         let majority = self.majority();
@@ -128,19 +127,10 @@ impl ForestNode {
     }
 
     fn majority(&self) -> u32 {
-        if disabled!(self, StrictMajority) {
-            return self.settings.members().div_ceil(2);
-        }
         self.settings.majority()
     }
 
     fn tokens(&self) -> u32 {
-        let faulty = self.settings.faulty();
-        match () {
-            () if disabled!(self, MoreThanOneToken) => 1,
-            () if disabled!(self, TokensForBothEnds) => faulty + 1,
-            () if disabled!(self, OneTokenMore) => faulty.saturating_mul(2).max(1),
-            () => self.settings.tokens(),
-        }
+        self.settings.tokens()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::node::OfLabel;
 use super::ports::Child;
-use super::{ForestMessage, ForestNode, FragmentLabel, Port, PortState, disabled};
+use super::{ForestMessage, ForestNode, FragmentLabel, Port, PortState};
 
 impl ForestNode {
     /// Tests the next port of the queue, one at a time: the bound on messages needs that.
@@ -49,15 +49,10 @@ impl ForestNode {
         if state == PortState::Branch {
             return;
         }
-        let is_smaller = match disabled!(self, CompareLabels) {
-            // Without the comparison of cores, fragments of one level accept each other.
-            true => label.level <= self.label.level,
-            false => label < self.label,
-        };
         if label == self.label {
             self.reject(port);
             self.send(port, ForestMessage::Reject);
-        } else if is_smaller || disabled!(self, Defer) {
+        } else if label < self.label {
             self.send(port, ForestMessage::Accept(self.label));
         } else {
             // The answer waits: if it left now, the tester would never learn that this fragment
@@ -78,15 +73,11 @@ impl ForestNode {
             return;
         }
         // Only a greater label: joins to greater labels form no circle.
-        let is_greater =
-            label > self.label || disabled!(self, CompareLabels) && label.level >= self.label.level;
-        if is_greater && self.candidate.is_none() {
+        if label > self.label && self.candidate.is_none() {
             self.take(port);
         } else {
             self.ports.set_state(port, PortState::Queued);
-            if !disabled!(self, Defer) {
-                self.queue.push_front(port);
-            }
+            self.queue.push_front(port);
         }
     }
 
@@ -163,7 +154,7 @@ impl ForestNode {
     }
 
     pub(super) fn raise(&mut self) {
-        if self.is_frozen && !disabled!(self, FrozenNeverRaises) {
+        if self.is_frozen {
             return;
         }
         let label = FragmentLabel {
@@ -231,10 +222,6 @@ impl ForestNode {
 
     fn relabel_port(&mut self, port: Port, parent: Option<Port>) {
         let state = self.ports.state(port);
-        if disabled!(self, RejectedStays) && state == PortState::Rejected {
-            self.ports.set_state(port, PortState::Queued);
-            self.queue.push_back(port);
-        }
         let is_child = state == PortState::Branch && parent != Some(port);
         self.ports
             .set_child(port, is_child.then_some(Child::UNKNOWN));

@@ -72,29 +72,11 @@ mod node;
 mod count;
 mod grow;
 
-#[cfg(any(test, feature = "mutations"))]
-mod rules;
-
 pub use label::{CoreId, FragmentLabel};
 pub use message::{ForestMessage, ForestOutput, Port};
 pub use node::{ForestLeader, ForestNode};
 pub use ports::PortState;
-#[cfg(any(test, feature = "mutations"))]
-pub use rules::DisabledForestRule;
 pub use settings::{ForestRole, ForestSettings};
 
 #[cfg(test)]
 mod tests;
-
-/// Evaluates to `true` if a test has disabled a rule. Without the feature `mutations` all rules are
-/// enabled.
-macro_rules! disabled {
-    ($node:expr, $rule:ident) => {{
-        #[cfg(any(test, feature = "mutations"))]
-        let is_disabled = $node.without == Some($crate::links::DisabledForestRule::$rule);
-        #[cfg(not(any(test, feature = "mutations")))]
-        let is_disabled = false;
-        is_disabled
-    }};
-}
-use disabled;

@@ -36,8 +36,6 @@ pub struct ForestNode {
     leader: Option<ForestLeader>,
     pub(super) is_without_majority: bool,
     outputs: VecDeque<ForestOutput>,
-    #[cfg(any(test, feature = "mutations"))]
-    pub(super) without: Option<super::DisabledForestRule>,
 }
 
 /// The state that a new label resets.
@@ -91,17 +89,7 @@ impl ForestNode {
             leader: None,
             is_without_majority: false,
             outputs: VecDeque::new(),
-            #[cfg(any(test, feature = "mutations"))]
-            without: None,
         }
-    }
-
-    /// Disables a rule, to show what fails without it.
-    #[cfg(any(test, feature = "mutations"))]
-    #[must_use]
-    pub const fn without(mut self, rule: super::DisabledForestRule) -> Self {
-        self.without = Some(rule);
-        self
     }
 
     /// Begins the election. A process that is awake already, or a follower, does nothing.
@@ -231,12 +219,7 @@ impl ForestNode {
     pub(super) fn end(&mut self, leader: ForestLeader) {
         self.leader = Some(leader);
         for port in self.ports.all() {
-            let is_told = match self.ports.state(port) {
-                PortState::Rejected => false,
-                PortState::Quiet => !super::disabled!(self, TellSilent),
-                _ => true,
-            };
-            if is_told && leader.port != Some(port) {
+            if self.ports.state(port) != PortState::Rejected && leader.port != Some(port) {
                 self.send(port, ForestMessage::Elected(leader.id));
             }
         }

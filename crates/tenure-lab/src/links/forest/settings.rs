@@ -67,23 +67,15 @@ impl ForestSettings {
     /// Returns the number of nodes that elects a leader: a strict majority. With n/2 nodes, as the
     /// paper has it, two processes that never connect are two leaders.
     #[must_use]
-    pub const fn majority(&self) -> u32 {
+    pub fn majority(&self) -> u32 {
         self.members / 2 + 1
     }
 
     /// Returns the number of tokens that count, 2f + 1. The two ends of f links stay silent at
     /// most, so with one token more the count passes them.
     #[must_use]
-    pub const fn tokens(&self) -> u32 {
+    pub fn tokens(&self) -> u32 {
         self.faulty.saturating_mul(2).saturating_add(1)
-    }
-
-    pub(super) const fn faulty(&self) -> u32 {
-        self.faulty
-    }
-
-    pub(super) const fn members(&self) -> u32 {
-        self.members
     }
 
     pub(super) const fn has_handshake(&self) -> bool {

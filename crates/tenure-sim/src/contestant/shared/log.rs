@@ -8,7 +8,6 @@ use tenure_core::ownership::{EngineId, Outcome};
 
 use super::super::{Payload, RequestId};
 use super::{LogAnswer, LogAppend, LogCall, LogState};
-use crate::mutation::Mutation;
 use crate::sim::{
     Context, DurableState, HistoryEventKind, LeadershipClaim, Process, ProcessEffect, ProcessInput,
     Rng,
@@ -30,21 +29,16 @@ fn is_overloaded(id: RequestId) -> bool {
 #[derive(Debug)]
 pub(in super::super) struct Log {
     state: LogState,
-    mutation: Option<Mutation>,
     /// The pending writes, and the effects that must follow them.
     unwritten: u32,
     held: VecDeque<ProcessEffect>,
 }
 
 impl Log {
-    pub(in super::super) fn start(
-        durable: Option<&DurableState>,
-        mutation: Option<Mutation>,
-    ) -> Self {
+    pub(in super::super) fn start(durable: Option<&DurableState>) -> Self {
         let state = durable.and_then(|it| it.downcast_ref::<LogState>());
         Self {
             state: state.cloned().unwrap_or_default(),
-            mutation,
             unwritten: 0,
             held: VecDeque::new(),
         }
@@ -54,8 +48,7 @@ impl Log {
         if is_overloaded(id) {
             return Outcome::NotApplied;
         }
-        let is_fenced = self.mutation != Some(Mutation::UnfencedAppend);
-        if is_fenced && append.expected != self.state.head {
+        if append.expected != self.state.head {
             return Outcome::Refused(self.state.sighting());
         }
         let generation = append.head.generation;

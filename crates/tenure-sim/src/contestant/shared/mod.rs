@@ -18,8 +18,6 @@ use tenure_core::ownership::{Found, Head, Outcome, OwnershipTimings, Sighting};
 pub(super) use log::Log;
 pub(super) use server::Server;
 
-use crate::mutation::Mutation;
-
 /// The hosts of the servers. The host of the log is that of the store.
 pub const SERVERS: [NodeId; 3] = [NodeId(101), NodeId(102), NodeId(103)];
 
@@ -120,13 +118,10 @@ impl LogState {
 
     /// Returns the last change, for a server that has copied this batch earlier. The batch may be
     /// older than the place by now, so only later changes than that of the place count.
-    fn load(self, copied: Option<LogChange>, mutation: Option<Mutation>) -> Option<LogChange> {
-        let place_wins = self.place.is_some() && mutation == Some(Mutation::OlderPlaceWins);
-        let batches_win = mutation == Some(Mutation::OlderBatchWins);
+    fn load(self, copied: Option<LogChange>) -> Option<LogChange> {
         let mut last = self.place;
         for change in copied.into_iter().chain(self.batches) {
-            let is_later = last.as_ref().is_none_or(|it| it.revision < change.revision);
-            if (is_later || batches_win) && !place_wins {
+            if last.as_ref().is_none_or(|it| it.revision < change.revision) {
                 last = Some(change);
             }
         }
@@ -171,8 +166,8 @@ mod tests {
         (state.placed(), batches)
     }
 
-    fn loaded(state: &LogState, copied: Option<&LogChange>, mutation: Option<Mutation>) -> u64 {
-        let loaded = state.clone().load(copied.cloned(), mutation);
+    fn loaded(state: &LogState, copied: Option<&LogChange>) -> u64 {
+        let loaded = state.clone().load(copied.cloned());
         loaded.map_or(0, |it| it.revision)
     }
 
@@ -185,15 +180,12 @@ mod tests {
         let copied = state.batches.first().cloned();
         append(&mut state, Place, 2);
         assert_eq!(revisions(&state), (2, vec![]));
-        assert_eq!(loaded(&state, None, None), 2);
-        assert_eq!(loaded(&state, copied.as_ref(), None), 2);
-        let mutation = Some(Mutation::OlderBatchWins);
-        assert_eq!(loaded(&state, copied.as_ref(), mutation), 1);
+        assert_eq!(loaded(&state, None), 2);
+        assert_eq!(loaded(&state, copied.as_ref()), 2);
         append(&mut state, Batch, 3);
         append(&mut state, Batch, 4);
         append(&mut state, Place, 3);
         assert_eq!(revisions(&state), (3, vec![4]));
-        assert_eq!(loaded(&state, copied.as_ref(), None), 4);
-        assert_eq!(loaded(&state, None, Some(Mutation::OlderPlaceWins)), 3);
+        assert_eq!(loaded(&state, copied.as_ref()), 4);
     }
 }

@@ -12,7 +12,6 @@ use tenure_core::{Instant, NodeId};
 use super::super::store::Store;
 use super::super::{Payload, RequestId};
 use super::{LogAnswer, LogAppend, LogCall, LogChange, LogState, LogWrite, ownership_timings};
-use crate::mutation::Mutation;
 use crate::sim::{
     Context, DurableState, HistoryEventKind, LeadershipClaim, Process, ProcessEffect, ProcessInput,
 };
@@ -23,7 +22,6 @@ pub(in super::super) struct Server {
     log: NodeId,
     incarnation: u64,
     term: Timings,
-    mutation: Option<Mutation>,
     ownership: Ownership,
     /// The number of the last call.
     calls: u64,
@@ -41,8 +39,6 @@ pub(in super::super) struct Server {
     end: End,
     /// The time of the last input.
     last_input: Instant,
-    /// The newest head, and when this server saw it first.
-    seen: (Option<Head>, Instant),
 }
 
 /// The reason why a server resigns.
@@ -94,22 +90,15 @@ impl Server {
         (node, incarnation): (NodeId, u64),
         log: NodeId,
         term: Timings,
-        mutation: Option<Mutation>,
         context: &mut Context<'_>,
     ) -> Self {
         let owner = OwnerId(u128::from(node.0) << 64 | u128::from(incarnation));
         let ownership = Ownership::new(ownership_timings(&term), owner, context.now);
-        #[cfg(feature = "mutations")]
-        let ownership = match mutation.and_then(Mutation::of_ownership) {
-            Some(rule) => ownership.without(rule),
-            None => ownership,
-        };
         let mut server = Self {
             node,
             log,
             incarnation,
             term,
-            mutation,
             ownership,
             calls: 0,
             call: None,
@@ -120,35 +109,16 @@ impl Server {
             owns: false,
             end: End::None,
             last_input: context.now,
-            seen: (None, context.now),
         };
         server.run(context);
         server
     }
 
-    fn has(&self, mutation: Mutation) -> bool {
-        self.mutation == Some(mutation)
-    }
-
-    /// Returns the mutation of the store.
-    fn of_store(&self) -> Option<Mutation> {
-        match self.mutation {
-            Some(Mutation::FloorLostAtTakeOver) => Some(Mutation::EpochInMemory),
-            other => other,
-        }
-    }
-
     /// Returns whether the server accepts requests. A process handles an input at one instant, so
-    /// the look at the lease and this check can't be apart, except with
-    /// [`Mutation::CheckBeforeLook`].
+    /// the look at the lease and this check can't be apart.
     fn serves(&self, context: &Context<'_>) -> bool {
-        let checked = if self.has(Mutation::CheckBeforeLook) {
-            self.last_input
-        } else {
-            context.now
-        };
         let until = self.ownership.serves_until();
-        self.reign.is_some() && until.is_some_and(|until| checked < until)
+        self.reign.is_some() && until.is_some_and(|until| context.now < until)
     }
 
     /// Hands an input to the store. Its writes are appended later.
@@ -203,9 +173,6 @@ impl Server {
             LogAnswer::Content(state) if self.call.take_if(|it| is(it)).is_some() => {
                 self.ownership
                     .handle_head(context.now, Look::Found(state.sighting()));
-                if self.seen.0 != self.ownership.known() {
-                    self.seen = (self.ownership.known(), context.now);
-                }
                 if let Some(last) = state.batches.into_iter().next_back() {
                     self.copied = Some(last);
                 }
@@ -272,17 +239,12 @@ impl Server {
             return;
         }
         let placed = state.placed();
-        let mut last = state.load(self.copied.take(), self.mutation);
+        let last = state.load(self.copied.take());
         context.record(HistoryEventKind::Loaded {
             generation,
             revision: last.as_ref().map_or(0, |it| it.revision),
             change: last.as_ref().map_or(0, |it| it.id),
         });
-        if let Some(last) = &mut last
-            && self.has(Mutation::RevisionRestarts)
-        {
-            last.revision = 0;
-        }
         self.reign = Some(self.reign(context, generation, last, placed));
         self.ownership.handle_loaded(context.now, generation);
     }
@@ -299,11 +261,7 @@ impl Server {
         let lease = lease.map(|lease| Rc::new(lease) as DurableState);
         let mut store = None;
         let effects = context.collect(|context| {
-            if self.has(Mutation::GraceFromSighting) {
-                context.now = self.seen.1;
-            }
-            let mutation = self.of_store();
-            store = Some(Store::start(&self.term, mutation, lease.as_ref(), context));
+            store = Some(Store::start(&self.term, lease.as_ref(), context));
         });
         debug_assert!(effects.is_empty(), "a store that starts has no effects");
         Reign {

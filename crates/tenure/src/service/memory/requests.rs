@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::lease::{
-    Acquire, LeaseDuration, LeaseId, Metadata, Operation, RequestNumber, Resume, Waiting,
+    Acquire, LeaseDuration, LeaseId, Metadata, Operation, RequestNumber, Waiting,
 };
 use tenure_core::{Epoch, Instant};
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -37,38 +37,14 @@ impl LeaseBackend for MemoryBackend {
                     wait,
                     min_epoch,
                 } => self.acquire(number, lease_id, wait, min_epoch).await,
-                Request::Resume {
-                    lease_id,
-                    epoch,
-                    without_store,
-                } => {
-                    let of_term = Resume {
-                        epoch,
-                        without_store,
-                    };
-                    let request = self.request(lease_id, None);
-                    let wall = self.store.clock.wall();
-                    self.apply(&Operation::Resume(request, of_term, wall), None)
-                }
-                Request::Renew(lease_id) | Request::Look(lease_id) => {
-                    self.apply(&Operation::Renew(lease_id, None), None)
-                }
                 Request::Release { lease_id, reason } => {
                     let reason = reason.map(|reason| reason.to_string());
                     self.apply(&Operation::Release(lease_id), reason.as_deref())
                 }
-                Request::HandOver {
-                    lease_id,
-                    to,
-                    within,
-                } => {
-                    let hand_over = Operation::HandOver {
-                        lease_id,
-                        to,
-                        within,
-                        forced: false,
-                    };
-                    self.apply(&hand_over, None)
+                request => {
+                    let wall = self.store.clock.wall();
+                    let operation = request.operation(|id, min| self.request(id, min), wall);
+                    self.apply(&operation, None)
                 }
             };
             if self.reply_is_lost() {

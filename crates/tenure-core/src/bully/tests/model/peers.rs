@@ -24,7 +24,6 @@ pub(super) enum Detection {
 pub(super) struct Environment {
     pub(super) members: u32,
     pub(super) preempt: bool,
-    pub(super) without: &'static [DisabledRule],
     pub(super) crashes: u8,
     pub(super) restarts: u8,
     /// The number of messages that may be lost. The next field is the number that may arrive twice.
@@ -46,7 +45,6 @@ pub(super) struct Environment {
 pub(super) const CALM: Environment = Environment {
     members: 3,
     preempt: false,
-    without: &[],
     crashes: 0,
     restarts: 0,
     losses: 0,
@@ -140,8 +138,6 @@ impl Environment {
         let settings = settings
             .with_guarantee(GroupGuarantee::BestEffort)
             .with_preempt(self.preempt);
-        let without = self.without.iter();
-        let settings = without.fold(settings, |settings, &it| settings.without(it));
         let started = Started {
             at: now(),
             wall: UnixMillis::new(0),

@@ -32,7 +32,6 @@ struct Bounds {
     /// In ticks; so is `promise`.
     lease: u8,
     promise: u8,
-    without: Option<DisabledRule>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -103,10 +102,7 @@ impl Bounds {
     fn node(&self, id: NodeId, record: HardState, now: Instant) -> PeerCandidate {
         let ticks = |number: u8| Duration::from_nanos(number.into());
         let timings = GroupTimings::unchecked(ticks(self.promise), ticks(self.lease));
-        let mut settings = GroupSettings::new(id, members(self.members), timings).unwrap();
-        if let Some(fix) = self.without {
-            settings = settings.without(fix);
-        }
+        let settings = GroupSettings::new(id, members(self.members), timings).unwrap();
         let started = Started {
             at: now,
             wall: UnixMillis::new(0),
@@ -324,7 +320,6 @@ const SMALL: Bounds = Bounds {
     resignations: 0,
     lease: 1,
     promise: 1,
-    without: None,
 };
 
 /// Checks all states within the bounds. Returns the number of states, or a violation and the path
@@ -356,6 +351,12 @@ fn check(bounds: Bounds) -> Result<usize, String> {
 /// Bounds with terms that end, crashes, leases of two ticks, and renewals.
 const SOME: &[Bounds] = &[
     Bounds {
+        elections: 3,
+        ticks: 0,
+        resignations: 1,
+        ..SMALL
+    },
+    Bounds {
         ticks: 3,
         resignations: 1,
         ..SMALL
@@ -371,8 +372,10 @@ const SOME: &[Bounds] = &[
         ..SMALL
     },
     Bounds {
-        ticks: 2,
+        ticks: 3,
         rounds: 1,
+        lease: 2,
+        promise: 2,
         ..SMALL
     },
 ];
@@ -454,95 +457,12 @@ fn a_quorum_keeps_its_promises_in_many_more_orders() {
     all(MANY);
 }
 
-/// Checks that the checker finds a violation with one rule disabled.
-#[track_caller]
-fn breaks(bounds: Bounds) {
-    let found = check(bounds);
-    let found = found.expect_err("a violation without this rule");
-    println!("without {:?}: {found}", bounds.without);
-}
-
 #[test]
 fn a_lease_longer_than_the_promise_is_found_out() {
-    breaks(Bounds {
+    let found = check(Bounds {
         lease: 2,
         ticks: 3,
         ..SMALL
     });
-}
-
-#[test]
-fn a_promise_that_does_not_bind_is_found_out() {
-    breaks(Bounds {
-        without: Some(DisabledRule::Promise),
-        ..SMALL
-    });
-}
-
-#[test]
-fn a_promise_that_is_not_on_disk_is_found_out() {
-    breaks(Bounds {
-        crashes: 1,
-        without: Some(DisabledRule::DurablePromise),
-        ..SMALL
-    });
-}
-
-#[test]
-fn a_restart_without_quarantine_is_found_out() {
-    breaks(Bounds {
-        crashes: 1,
-        without: Some(DisabledRule::Quarantine),
-        ..SMALL
-    });
-}
-
-#[test]
-fn a_promise_that_passes_to_another_process_of_its_member_is_found_out() {
-    breaks(Bounds {
-        crashes: 1,
-        without: Some(DisabledRule::SameProcess),
-        ..SMALL
-    });
-}
-
-#[test]
-fn a_minority_that_elects_is_found_out() {
-    breaks(Bounds {
-        without: Some(DisabledRule::Majority),
-        ..SMALL
-    });
-}
-
-#[test]
-fn a_lease_that_counts_from_winning_is_found_out() {
-    breaks(Bounds {
-        ticks: 3,
-        lease: 2,
-        promise: 2,
-        without: Some(DisabledRule::CountFromRequest),
-        ..SMALL
-    });
-}
-
-#[test]
-fn a_renewal_that_counts_from_its_answer_is_found_out() {
-    breaks(Bounds {
-        ticks: 3,
-        lease: 2,
-        promise: 2,
-        rounds: 1,
-        without: Some(DisabledRule::CountFromRound),
-        ..SMALL
-    });
-}
-
-#[test]
-fn a_release_of_another_epoch_is_found_out() {
-    breaks(Bounds {
-        elections: 3,
-        resignations: 1,
-        without: Some(DisabledRule::ReleaseOwn),
-        ..SMALL
-    });
+    println!("{}", found.expect_err("a violation"));
 }

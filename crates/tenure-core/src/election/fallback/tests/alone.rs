@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use super::super::*;
 use crate::bully::{
-    DisabledRule, GroupSettings, GroupTimings, HardState, Member, Membership, PeerEffect,
-    PeerInput, PeerMessage, QuorumKind, QuorumMessage, Quorums, Started,
+    GroupSettings, GroupTimings, HardState, Member, Membership, PeerEffect, PeerInput, PeerMessage,
+    QuorumKind, QuorumMessage, Quorums, Started,
 };
 use crate::lease::candidate::{Answer, LeaseEffect, Request};
 use crate::{Incarnation, UnixMillis};
@@ -45,19 +45,12 @@ impl Bench {
     }
 
     fn with_quorums(members: u32, quorums: Quorums) -> Self {
-        Self::without(&[], members, quorums)
-    }
-
-    fn without(rules: &[DisabledRule], members: u32, quorums: Quorums) -> Self {
         let membership = Membership::new((1..=members).map(|id| Member {
             id: NodeId(id),
             priority: 100,
         }));
-        let mut settings =
+        let settings =
             GroupSettings::new(NodeId(1), membership.unwrap(), GroupTimings::default()).unwrap();
-        for &rule in rules {
-            settings = settings.without(rule);
-        }
         let started = Started {
             at: at(0),
             wall: UnixMillis::new(1_000),
@@ -435,17 +428,15 @@ fn members_that_require_the_store_are_not_elected_without_it_and_their_terms_end
 /// restored from a backup, or whose clock runs too fast, may do so.
 #[test]
 fn a_leader_stops_at_once_when_the_store_takes_its_promise_back() {
-    for (without, leads) in [(&[][..], false), (&[DisabledRule::StorePromiseEnds], true)] {
-        let mut bench = Bench::without(without, 3, Quorums::fallback(3, 1).unwrap());
-        bench.answer(Answer::Held(epoch(2_000)));
-        bench.until(6_000);
-        assert!(matches!(
-            bench.requests.last(),
-            Some((_, Request::Renew(_)))
-        ));
-        bench.answer(Answer::Superseded);
-        assert_eq!(bench.leads(), leads);
-    }
+    let mut bench = Bench::new(3, 1);
+    bench.answer(Answer::Held(epoch(2_000)));
+    bench.until(6_000);
+    assert!(matches!(
+        bench.requests.last(),
+        Some((_, Request::Renew(_)))
+    ));
+    bench.answer(Answer::Superseded);
+    assert!(!bench.leads());
 }
 
 #[test]

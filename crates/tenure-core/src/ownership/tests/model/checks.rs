@@ -54,7 +54,6 @@ pub(super) const TWO: Bounds = Bounds {
     ticks: 3,
     events: NONE,
     lost_ticks_each: 1,
-    without: None,
     compares: true,
 };
 
@@ -67,24 +66,26 @@ pub(super) const fn with(events: Left, ticks: u8, bounds: Bounds) -> Bounds {
 }
 
 /// Three servers.
-pub(super) const THREE: Bounds = Bounds {
+const THREE: Bounds = Bounds {
     ownership: &[3, 3, 3],
     ..TWO
 };
 
 /// Two servers that were configured differently.
-pub(super) const UNEQUAL: Bounds = Bounds {
+const UNEQUAL: Bounds = Bounds {
     ownership: &[4, 2],
     ..TWO
 };
 
-pub(super) const LOST_ANSWER: Left = Left {
+const LOSS: Left = Left { losses: 1, ..NONE };
+
+const LOST_ANSWER: Left = Left {
     losses: 1,
     batches: 1,
     ..NONE
 };
 
-pub(super) const LOST_TICK: Left = Left {
+const LOST_TICK: Left = Left {
     lost_ticks: 1,
     ..NONE
 };
@@ -92,7 +93,7 @@ pub(super) const LOST_TICK: Left = Left {
 const FAILURE: Left = Left {
     losses: 1,
     failures: 1,
-    batches: 1,
+    batches: 2,
     ..NONE
 };
 
@@ -101,7 +102,7 @@ const RESTART: Left = Left {
     ..NONE
 };
 
-pub(super) const HAND_OVER: Left = Left {
+const HAND_OVER: Left = Left {
     hand_overs: 1,
     batches: 1,
     ..NONE
@@ -110,9 +111,12 @@ pub(super) const HAND_OVER: Left = Left {
 /// Bounds with all kinds of events, and what each of them must contain.
 const SOME: &[(Bounds, &[&str])] = &[
     (with(NONE, 3, TWO), &[BY_TIME, DEPOSED, RESUMED]),
+    (with(LOST_TICK, 3, TWO), &[BY_TIME]),
+    (UNEQUAL, &[]),
+    (with(LOSS, 3, TWO), &[BY_TIME]),
     (with(LOST_ANSWER, 1, TWO), &[FOUND]),
-    (with(HAND_OVER, 0, TWO), &[VACANT]),
-    (with(FAILURE, 0, TWO), &[UNDONE]),
+    (with(HAND_OVER, 1, TWO), &[VACANT]),
+    (with(FAILURE, 1, TWO), &[UNDONE]),
     (with(RESTART, 0, TWO), &[]),
     (with(NONE, 0, THREE), &[]),
 ];

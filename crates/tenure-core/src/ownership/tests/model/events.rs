@@ -16,7 +16,6 @@ pub(super) struct Bounds {
     pub(super) events: Left,
     /// The number of ticks that one clock may lose. The margin is one tick.
     pub(super) lost_ticks_each: u8,
-    pub(super) without: Option<DisabledOwnershipRule>,
     /// Whether the service compares the head before it applies an append.
     pub(super) compares: bool,
 }
@@ -49,11 +48,7 @@ impl Bounds {
         let tick = ticks(1);
         let timings = OwnershipTimings::unchecked(ownership, tick, tick, tick, tick);
         let owner = OwnerId(u128::from(starts) * 4 + id as u128);
-        let machine = Ownership::new(timings, owner, super::state::tick(now));
-        match self.without {
-            Some(rule) => machine.without(rule),
-            None => machine,
-        }
+        Ownership::new(timings, owner, super::state::tick(now))
     }
 
     fn actions_of(&self, state: &State, id: usize, actions: &mut Vec<Action>) {

@@ -38,9 +38,9 @@ pub(super) struct Check {
     /// Print every event; for one seed and one strategy
     #[arg(long)]
     trace: bool,
-    /// Inject this bug. Test builds only
-    #[arg(long, value_name = "NAME")]
-    mutation: Option<String>,
+    /// Stop at the first violation
+    #[arg(long)]
+    first: bool,
 }
 
 /// The default strategies.
@@ -51,11 +51,8 @@ const PRINTED: usize = 5;
 
 impl Check {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let mutation = self.mutation.as_deref().map(check::mutation_of_name);
-        let mutation = mutation.transpose().map_err(bad_configuration)?;
         let mut passed = true;
-        for mut case in self.cases()? {
-            case.mutation = mutation;
+        for case in self.cases()? {
             passed &= if self.trace {
                 self.trace(&case)?
             } else {
@@ -99,7 +96,7 @@ impl Check {
         let seeds = self.seeds.clone();
         let bar = output::progress_bar(seeds.end - seeds.start, "seeds");
         let begun = Instant::now();
-        let report = check::run_seeds(case, seeds, false, || bar.inc(1));
+        let report = check::run_seeds(case, seeds, self.first, || bar.inc(1));
         bar.finish_and_clear();
         let name = case.name();
         for found in report.findings.iter().take(PRINTED) {

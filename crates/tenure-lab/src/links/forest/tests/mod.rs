@@ -1,5 +1,4 @@
 mod model;
-mod planted;
 mod traces;
 
 use super::*;

@@ -10,14 +10,14 @@ use super::state::{Left, Place, State, is_carried, is_carried_where};
 use super::store::{Client, Store};
 use super::{LONG, tick, ticks};
 use crate::bully::{
-    DisabledRule, GroupSettings, GroupTimings, HardState, Member, Membership, PeerCandidate,
-    PeerInput, PeerMessage, Process, QuorumKind, QuorumMessage, Quorums, Started,
+    GroupSettings, GroupTimings, HardState, Member, Membership, PeerCandidate, PeerInput,
+    PeerMessage, Process, QuorumKind, QuorumMessage, Quorums, Started,
 };
 use crate::election::ElectionMachine as _;
 use crate::election::fallback::FallbackCandidate;
 use crate::election::joint::JointMessage;
+use crate::lease::Rules;
 use crate::lease::candidate::{Answer, TaskEnd, Timings};
-use crate::lease::{DisabledLeaseRule, Rules};
 use crate::{Instant, NodeId, UnixMillis};
 
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +30,6 @@ pub(super) struct Bounds {
     pub(super) lease: u8,
     pub(super) promise: u8,
     pub(super) events: Left,
-    pub(super) without: &'static [DisabledRule],
-    pub(super) without_in_store: Option<DisabledLeaseRule>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -108,10 +106,7 @@ impl Bounds {
         let (with_store, without_store) = self.quorums;
         let quorums = Quorums::unchecked(with_store, without_store);
         let settings = GroupSettings::new(id, members, timings).unwrap();
-        let mut settings = settings.with_quorums(quorums);
-        for &rule in self.without {
-            settings = settings.without(rule);
-        }
+        let settings = settings.with_quorums(quorums);
         let started = Started {
             at: now,
             wall: UnixMillis::new(0),
@@ -119,27 +114,6 @@ impl Bounds {
         let mut node = PeerCandidate::new(settings, record, started);
         node.become_candidate();
         FallbackCandidate::new(node, now)
-    }
-
-    fn rules(&self) -> Rules {
-        Rules {
-            without: self.without_in_store,
-            ..Rules::NATIVE
-        }
-    }
-
-    /// Returns whether messages that can have no effect under the rules must be kept, because a
-    /// rule is disabled.
-    fn keeps_all(&self) -> bool {
-        let needs = |rule| {
-            matches!(
-                rule,
-                DisabledRule::DurablePromise
-                    | DisabledRule::ReleaseOwn
-                    | DisabledRule::ClaimAbovePromise
-            )
-        };
-        self.without.iter().copied().any(needs)
     }
 
     fn actions_of(&self, state: &State, place: &Place, actions: &mut Vec<Action>) {
@@ -205,7 +179,6 @@ impl Model for Bounds {
             left: self.events,
             begun: 0,
             terms: Vec::new(),
-            keep_all: self.keeps_all(),
         };
         for id in (1..=self.members).map(NodeId) {
             state.act(id, |_, _, _| {});
@@ -281,7 +254,7 @@ impl Model for Bounds {
                 });
             }
             Action::ReachStore(client) => {
-                next.reach_store(client, &self.rules(), ticks(self.promise));
+                next.reach_store(client, &Rules::NATIVE, ticks(self.promise));
             }
             Action::Answer(client, answer) => {
                 next.act(client.node, |machine, now, random| {
@@ -333,7 +306,7 @@ impl Model for Bounds {
                 next.store.change(|store| store.restart(now));
             }
             Action::StorePolls => {
-                let answers = next.store.change(|store| store.poll(now, &self.rules()));
+                let answers = next.store.change(|store| store.poll(now, &Rules::NATIVE));
                 next.serve(answers);
             }
             Action::Disconnects(client) => {

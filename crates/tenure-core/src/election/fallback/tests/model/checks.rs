@@ -57,7 +57,7 @@ pub(super) const STORE: Left = Left {
 };
 
 /// One candidate at the store and one among the members, which may be the same one.
-pub(super) const EACH: Left = Left {
+const EACH: Left = Left {
     votes: 1,
     campaigns: 1,
     ..NONE
@@ -74,12 +74,10 @@ pub(super) const THREE_1: Bounds = Bounds {
     lease: 1,
     promise: 1,
     events: EACH,
-    without: &[],
-    without_in_store: None,
 };
 
 /// Three members, of which two are necessary beside the store.
-pub(super) const THREE_2: Bounds = Bounds {
+const THREE_2: Bounds = Bounds {
     quorums: (2, 2),
     ..THREE_1
 };
@@ -173,6 +171,36 @@ const SOME: &[(Bounds, &[&str])] = &[
             },
         ),
         &[SECOND_TERM, TAKEN],
+    ),
+    (long(with(THREE_1, STORE), 3), &[SECOND_TERM]),
+    (long(THREE_1, 3), &[SECOND_TERM, TAKEN]),
+    (
+        ticks(
+            0,
+            with(
+                THREE_1,
+                Left {
+                    votes: 2,
+                    task_ends: 1,
+                    ..EACH
+                },
+            ),
+        ),
+        &[SECOND_TERM],
+    ),
+    (
+        ticks(
+            0,
+            with(
+                THREE_1,
+                Left {
+                    campaigns: 2,
+                    task_ends: 2,
+                    ..EACH
+                },
+            ),
+        ),
+        &[SECOND_TERM],
     ),
 ];
 

@@ -67,8 +67,6 @@ pub(super) struct State {
     /// The number of members that have crashed or asked for votes or the lease.
     pub(super) begun: u32,
     pub(super) terms: Vec<Began>,
-    /// Whether messages that can have no effect any more are kept.
-    pub(super) keep_all: bool,
 }
 
 /// Numbers that differ from one lease id to the next, and are the same on every path to a state.
@@ -259,9 +257,6 @@ impl State {
         let places = &self.places;
         let awaits = |client: &Client| places[client.node.0 as usize - 1].awaits() == Some(*client);
         self.answers.retain(|(client, _)| awaits(client));
-        if self.keep_all {
-            return;
-        }
         let store = &self.store;
         self.requests
             .retain(|client, request| awaits(client) || !store.is_past(lease_id(request)));

@@ -7,8 +7,8 @@ use core::time::Duration;
 use super::tick;
 use crate::lease::candidate::{Answer, Request};
 use crate::lease::{
-    Acquire, Change, Due, Lease, LeaseDuration, LeaseId, Metadata, Operation, Record, Resume,
-    Rules, Stored, Waiting,
+    Acquire, Change, Due, Lease, LeaseDuration, LeaseId, Metadata, Operation, Record, Rules,
+    Stored, Waiting,
 };
 use crate::{CandidateId, Epoch, Instant, NodeId, UnixMillis};
 
@@ -144,9 +144,8 @@ impl Store {
         request: &Request,
     ) -> Vec<(Client, Answer)> {
         let mut answers = self.poll(now, rules);
-        let id = lease_id(request);
-        let acquire = |min_epoch| Acquire {
-            lease_id: id,
+        let acquire = |lease_id, min_epoch| Acquire {
+            lease_id,
             holder: CandidateId::from(client.node),
             duration: LeaseDuration::Fixed(promise),
             lock_delay: Duration::ZERO,
@@ -154,26 +153,7 @@ impl Store {
             min_epoch,
             by_operator: false,
         };
-        let (operation, may_wait) = match *request {
-            Request::Acquire { min_epoch, .. } => {
-                (Operation::Acquire(acquire(min_epoch), WALL), true)
-            }
-            Request::Renew(id) | Request::Look(id) => (Operation::Renew(id, None), false),
-            Request::Resume {
-                epoch,
-                without_store,
-                ..
-            } => {
-                let resume = Resume {
-                    epoch,
-                    without_store,
-                };
-                (Operation::Resume(acquire(None), resume, WALL), false)
-            }
-            Request::Release { lease_id, .. } | Request::HandOver { lease_id, .. } => {
-                (Operation::Release(lease_id), false)
-            }
-        };
+        let operation = request.clone().operation(acquire, WALL);
         let result = self.lease.apply(&operation, now, rules);
         if let Ok(applied) = &result {
             self.granted = None;
@@ -186,9 +166,7 @@ impl Store {
             }
         }
         match (result, operation) {
-            (Err(refused), Operation::Acquire(request, _))
-                if may_wait && refused.is_transient() =>
-            {
+            (Err(refused), Operation::Acquire(request, _)) if refused.is_transient() => {
                 let waiting = Waiting {
                     number: client.number(),
                     request,
