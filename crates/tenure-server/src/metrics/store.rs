@@ -10,7 +10,7 @@ use tenure_core::lease::TermEnd;
 
 use super::counters::StripedCounter;
 use super::{CounterSet, Exposition, Label, Sample};
-use crate::model::{GrantPath, LeaseChange, TermRecord};
+use crate::model::{GrantPath, LeaseChange, Sink, TermRecord};
 
 /// The counters and histograms of a store.
 #[derive(Debug)]
@@ -121,19 +121,6 @@ impl StoreMetrics {
         }
     }
 
-    /// Counts the grants and the ends of terms among these changes, which are durable.
-    pub(crate) fn committed(&self, changes: &[LeaseChange]) {
-        for change in changes {
-            if let Some(path) = change.grant_path {
-                self.grants.add(path);
-            }
-            let ended = change.term.as_deref().and_then(place_of);
-            if let Some(counter) = ended.and_then(|place| self.ended.get(place)) {
-                counter.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    }
-
     /// Records the time from the end of a term to a grant to a waiter.
     pub(crate) fn granted_after(&self, end: TermEnd, time: Duration) {
         let histogram = match end {
@@ -201,6 +188,21 @@ impl StoreMetrics {
             "Watchers that had missed events and must read the leases again.",
             [Sample::count(resets)],
         );
+    }
+}
+
+impl Sink for StoreMetrics {
+    /// Counts the grants and the ends of terms.
+    fn committed(&self, changes: &[LeaseChange]) {
+        for change in changes {
+            if let Some(path) = change.grant_path {
+                self.grants.add(path);
+            }
+            let ended = change.term.as_deref().and_then(place_of);
+            if let Some(counter) = ended.and_then(|place| self.ended.get(place)) {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
 }
 

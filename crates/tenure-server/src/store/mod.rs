@@ -25,7 +25,7 @@ mod served;
 mod transaction;
 
 mod commit_thread;
-mod subscribers;
+mod sinks;
 mod table_loader;
 mod threads;
 
@@ -59,7 +59,6 @@ use crate::timer::Timer;
 
 use answers::Answers;
 use overview::Overviews;
-use subscribers::Subscribers;
 use table_loader::{LoadedTable, TableLoader, table_of};
 use threads::Threads;
 use wait::OutcomeSender;
@@ -212,6 +211,8 @@ impl Store {
             member,
             lasting,
         } = setup;
+        let events = Arc::new(Events::after(loaded.revision));
+        let sinks = sinks::all(&events, &lasting);
         let Lasting {
             audit,
             metrics,
@@ -224,12 +225,6 @@ impl Store {
             Some(_) => Durability::OnDisk,
             None => Durability::InMemory,
         };
-        let events = Arc::new(Events::after(loaded.revision));
-        let subscriber = Box::new(Subscribers {
-            events: Arc::clone(&events),
-            audit: Arc::clone(&audit),
-            metrics: Arc::clone(&metrics),
-        });
         let id = match (loaded.store_id, &member) {
             (Some(id), _) => Some(id),
             (None, Some(_)) => None,
@@ -245,7 +240,7 @@ impl Store {
         let [waiting, watching] = [limits.max_waiting, limits.max_watchers].map(Shares::new);
         let answers = Answers::new(limits.max_answers);
         let inner = Arc::new(Inner {
-            commit_queue: CommitQueue::new(loaded.revision, durability, subscriber),
+            commit_queue: CommitQueue::new(loaded.revision, durability, sinks),
             events,
             audit,
             documents: Mutex::new(loaded.documents),
@@ -303,9 +298,7 @@ impl Store {
     /// Records the grants and ends of terms in this log from now on, if its level includes them.
     /// Only the first log is used.
     pub(crate) fn record_changes(&self, audit: &Audit) {
-        if audit.has_changes() {
-            let _ = self.inner.audit.set(audit.clone());
-        }
+        let _ = self.inner.audit.set(audit.clone());
     }
 
     /// Returns the token that is cancelled when the store stops.

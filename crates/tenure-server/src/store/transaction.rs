@@ -360,7 +360,7 @@ impl<'a> LeaseTransaction<'a> {
             let cause = Cause::Requested(change.clone(), None);
             let mut renewal = self.change(self.content(), cause, None, None);
             renewal.revision = self.entry.revision;
-            self.inner.events.publish_renewal(renewal);
+            self.inner.events.publish_renewal(&renewal);
         }
     }
 
