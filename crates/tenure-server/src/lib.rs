@@ -64,7 +64,6 @@ mod disk_full;
 mod metrics;
 mod panics;
 mod random;
-mod scans;
 mod shares;
 mod timer;
 

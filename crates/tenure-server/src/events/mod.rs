@@ -93,7 +93,7 @@ impl Events {
     /// Publishes a renewal to the watchers that asked for renewals. The renewal is dropped if it
     /// depends on a change that is not published yet: a renewal must not be sent before that change
     /// is durable, nor before the event of that change.
-    pub(crate) fn publish_renewal(&self, renewal: &LeaseChange) {
+    pub(crate) fn publish_renewal(&self, renewal: LeaseChange) {
         let mut published = self.lock();
         if renewal.revision > published.last {
             return;
@@ -147,7 +147,7 @@ impl Sink for Events {
         // A watcher that subscribes at this moment finds undispatched events in the ring.
         let is_any_watched = self.topics.is_any_watched();
         for change in changes {
-            let event = Arc::new(PublishedEvent::change(change));
+            let event = Arc::new(PublishedEvent::change(change.clone()));
             published.last = event.change.revision;
             if is_any_watched {
                 published.leave_to_dispatcher(Arc::downgrade(&event));

@@ -24,28 +24,21 @@ pub(crate) struct PublishedEvent {
 impl PublishedEvent {
     /// Creates the event of a change. It drops the parts that only the disk needs: they are most of
     /// the change, and the ring would free them long after they have left the processor's cache.
-    pub(super) fn change(change: &LeaseChange) -> Self {
-        let content = match &change.content {
+    pub(super) fn change(mut change: LeaseChange) -> Self {
+        change.term = None;
+        if let Content::Lease(stored) = &mut change.content
+            && !stored.retired.is_empty()
+        {
             // Most likely the engine has the lease too, and a copy of the list would be for
             // nothing.
-            Content::Lease(stored) if !stored.retired.is_empty() => {
-                Content::Lease(Arc::new(Stored {
-                    state: stored.state,
-                    grant: stored.grant.clone(),
-                    metadata: stored.metadata.clone(),
-                    reserved: stored.reserved.clone(),
-                    retired: Vec::new(),
-                }))
-            }
-            content => content.clone(),
-        };
-        let change = LeaseChange {
-            key: change.key.clone(),
-            cause: change.cause.clone(),
-            content,
-            term: None,
-            ..*change
-        };
+            *stored = Arc::new(Stored {
+                state: stored.state,
+                grant: stored.grant.clone(),
+                metadata: stored.metadata.clone(),
+                reserved: stored.reserved.clone(),
+                retired: Vec::new(),
+            });
+        }
         Self {
             bytes: bytes_of(&change),
             id: Some(change.revision),
@@ -55,7 +48,7 @@ impl PublishedEvent {
     }
 
     /// Creates the event of a renewal, with the revision of the change before it.
-    pub(super) fn renewal(change: &LeaseChange) -> Self {
+    pub(super) fn renewal(change: LeaseChange) -> Self {
         Self {
             id: None,
             ..Self::change(change)

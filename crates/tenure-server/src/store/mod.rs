@@ -52,7 +52,6 @@ use crate::events::Events;
 use crate::metrics::StoreMetrics;
 use crate::model::{Floors, LeaseKey, StoreId};
 use crate::random::OsRandom;
-use crate::scans::Scans;
 use crate::shares::{Shares, Tenant};
 use crate::table;
 use crate::timer::Timer;
@@ -120,8 +119,7 @@ struct Inner {
     events: Arc<Events>,
     /// The log in which the grants and ends of terms are recorded.
     audit: Arc<OnceLock<Audit>>,
-    timer: Timer,
-    scans: Scans,
+    timer: Arc<Timer>,
     clock: Clock,
     /// The id of the store; `None` for a standby that has not read it.
     id: Option<StoreId>,
@@ -246,8 +244,7 @@ impl Store {
             documents: Mutex::new(loaded.documents),
             floors: Mutex::new(floors),
             table,
-            timer: Timer::default(),
-            scans: Scans::default(),
+            timer: Arc::new(loaded.leases.timer),
             clock,
             id,
             member,
