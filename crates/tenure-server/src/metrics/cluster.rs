@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::counters::Histogram;
+use super::histogram::Histogram;
 use super::store::LATENCIES;
 use super::{CounterSet, Exposition, Label, Sample};
 

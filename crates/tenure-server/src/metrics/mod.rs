@@ -12,6 +12,7 @@ mod config;
 mod connections;
 mod counters;
 mod exposition;
+mod histogram;
 mod leases;
 mod process;
 mod reloads;

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::counters::{Histogram, Striped};
+use super::counters::Striped;
+use super::histogram::Histogram;
 use super::{Exposition, Sample};
 
 /// The upper bounds of the buckets, in seconds.

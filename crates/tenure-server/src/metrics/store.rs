@@ -7,7 +7,8 @@ use std::time::Duration;
 use tenure_core::election::EndReason;
 use tenure_core::lease::TermEnd;
 
-use super::counters::{Histogram, StripedCounter};
+use super::counters::StripedCounter;
+use super::histogram::Histogram;
 use super::{CounterSet, Exposition, Label, Sample};
 use crate::model::{GrantPath, LeaseChange, Sink, TermRecord};
 
