@@ -64,7 +64,6 @@ mod disk_full;
 mod metrics;
 mod panics;
 mod random;
-mod scans;
 mod shares;
 mod timer;
 
@@ -90,6 +89,8 @@ pub use engine::RecoverError;
 pub use engine::{BackupError, Contents, Document, Existing, OpenError, RestoreError, Restored};
 pub use engine::{backup, final_backup, forget_restore, restore, restore_note};
 pub use http::{Protocol, Route, is_native, router, routes, set_remote_parent};
+#[doc(hidden)] // For the command.
+pub use metrics::{Exposition, Sample};
 pub use metrics::{MetricsConfig, MetricsConfigError};
 pub use model::LeaseKey;
 pub use server::{ServeError, Server};

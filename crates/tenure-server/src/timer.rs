@@ -1,73 +1,132 @@
-//! The times at which leases are due: those that a request waits for or a client watches.
+//! The times at which time alone changes leases.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::Instant;
 
 use crate::clock::Clock;
-use crate::model::LeaseKey;
 
-/// The time for which the thread sleeps while there is no key. Arming a key wakes it.
+/// The time for which the thread sleeps while no lease is due. An earlier time wakes it.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Keys of leases, each with the time at which the lease is due.
+/// The number of ends without a waiting request that may be on their way to the disk. A request that comes
+/// meanwhile waits for at most these, and each takes some 30 us.
+pub(crate) const ENDS_AT_ONCE: usize = 256;
+
+/// A time, and the hash of the key of the lease that is due at that time. Of a million leases two
+/// have the same hash with a probability of 1 to 36 million. One of them may then end late, at its
+/// next request.
+type Due = (Instant, u64);
+
+/// The next time at which time alone changes each lease: its term, its lock delay, its reservation
+/// or a kept place in its queue ends.
 ///
-/// The timer has only leases with waiters or long polls, leases whose waiters have left a short time
-/// ago, and leases that a client watches or watched recently (see [`Scans`](crate::scans::Scans));
-/// expiry itself needs no timer. A time may be too early, because renewals move the expiry and do
-/// not arm the timer. That is harmless: a tick that is too early arms the timer again. A key has one
-/// time, so requests that come and go can't fill the timer.
+/// A time may be too early, because a renewal does not touch the timer: the lease gets its next
+/// time when this one has come. A lease has one time, so requests that come and go can't fill the
+/// timer.
+///
+/// Very many leases may end at once, for example those of a rack that has failed. An end for which
+/// no request waits does not go before requests: only [`ENDS_AT_ONCE`] of them are in the commit
+/// queue at a time, and the others stay here.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     state: Mutex<State>,
-    earlier: Condvar,
+    wake: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    due: BTreeSet<(Instant, LeaseKey)>,
-    times: HashMap<LeaseKey, Instant>,
+    due: BTreeSet<Due>,
+    /// Terms that are over, and for whose end no request waits.
+    ends: BTreeSet<Due>,
+    /// The time of each lease in one of these sets.
+    times: HashMap<u64, Instant>,
+    /// The number of turns that ends have at present.
+    turns: usize,
+    /// No end gets a turn before this time.
+    rest_until: Instant,
     closing: bool,
 }
 
+/// The turn of an end for which no request waits, until the end is durable or undone.
+#[derive(Debug)]
+pub(crate) struct Turn(Arc<Timer>);
+
 impl Timer {
-    /// Makes `key` due at this time or earlier.
-    pub(crate) fn arm(&self, at: Instant, key: LeaseKey) {
+    /// Creates a timer with these times.
+    pub(crate) fn of(due: Vec<Due>) -> Self {
+        let timer = Self::default();
+        let mut state = timer.lock();
+        state.times = due.iter().map(|&(at, hash)| (hash, at)).collect();
+        state.due = due.into_iter().collect();
+        drop(state);
+        timer
+    }
+
+    /// Makes the lease with this hash due at this time, or at its earlier time unless that is over.
+    pub(crate) fn arm(&self, hash: u64, at: Instant, now: Instant) {
         let mut state = self.lock();
-        match state.times.get(&key).copied() {
-            Some(sooner) if sooner <= at => return,
-            Some(later) => drop(state.due.take(&(later, key.clone()))),
-            None => {}
+        if state
+            .times
+            .get(&hash)
+            .is_some_and(|due| now < *due && *due <= at)
+        {
+            return;
         }
-        state.times.insert(key.clone(), at);
-        let is_first = state.due.first().is_none_or(|(first, _)| at < *first);
-        state.due.insert((at, key));
+        state.forget(hash);
+        state.times.insert(hash, at);
+        state.due.insert((at, hash));
+        let is_first = state.due.first() == Some(&(at, hash));
         drop(state);
         if is_first {
-            self.earlier.notify_one();
+            self.wake.notify_one();
         }
     }
 
-    /// Blocks until a key is due. Returns `None` when the timer is closed.
-    pub(crate) fn next(&self, clock: &Clock) -> Option<LeaseKey> {
+    /// Removes a lease.
+    pub(crate) fn forget(&self, hash: u64) {
+        self.lock().forget(hash);
+    }
+
+    /// Lets a lease whose term has ended at `at` wait for its turn, because no request waits for it.
+    pub(crate) fn postpone(&self, hash: u64, at: Instant) {
+        let mut state = self.lock();
+        state.forget(hash);
+        state.times.insert(hash, at);
+        state.ends.insert((at, hash));
+    }
+
+    /// Gives no end a turn before this time.
+    pub(crate) fn rest_until(&self, until: Instant) {
+        self.lock().rest_until = until;
+    }
+
+    /// Blocks until a lease is due, or an end has its turn. Returns the hash of the lease, which then
+    /// has no time; `None` when the timer is closed.
+    pub(crate) fn next(self: &Arc<Self>, clock: &Clock) -> Option<(u64, Option<Turn>)> {
         let mut state = self.lock();
         while !state.closing {
-            let left = match state.due.first() {
-                Some((at, _)) => clock.until(*at),
-                None => IDLE,
-            };
-            if left.is_zero() {
-                let (_, key) = state.due.pop_first()?;
-                state.times.remove(&key);
-                return Some(key);
+            let now = clock.now();
+            let next = state.due.first().map(|(at, _)| *at);
+            if next.is_some_and(|at| at <= now) {
+                let (_, hash) = state.due.pop_first()?;
+                state.times.remove(&hash);
+                return Some((hash, None));
             }
-            state = self
-                .earlier
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            let has_end = state.turns < ENDS_AT_ONCE && !state.ends.is_empty();
+            let turn_at = has_end.then_some(state.rest_until);
+            if turn_at.is_some_and(|at| at <= now) {
+                let (_, hash) = state.ends.pop_first()?;
+                state.times.remove(&hash);
+                state.turns += 1;
+                return Some((hash, Some(Turn(Arc::clone(self)))));
+            }
+            let next = next.into_iter().chain(turn_at).min();
+            let left = next.map_or(IDLE, |at| clock.until(at));
+            let woken = self.wake.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         None
     }
@@ -75,7 +134,7 @@ impl Timer {
     /// Ends the thread that waits in [`Timer::next`].
     pub(crate) fn close(&self) {
         self.lock().closing = true;
-        self.earlier.notify_all();
+        self.wake.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -83,45 +142,91 @@ impl Timer {
     }
 }
 
+impl State {
+    fn forget(&mut self, hash: u64) {
+        if let Some(at) = self.times.remove(&hash) {
+            let _ = self.due.remove(&(at, hash)) || self.ends.remove(&(at, hash));
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.turns -= 1;
+        // The next ones go together: one commit has most of them.
+        let is_last = state.turns == 0;
+        drop(state);
+        if is_last {
+            self.0.wake.notify_one();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    impl Timer {
-        /// Returns the number of keys.
-        pub(crate) fn len(&self) -> usize {
-            self.lock().due.len()
-        }
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
     }
 
     #[test]
-    fn keys_come_in_order_of_time_and_an_earlier_one_wakes_the_thread() {
-        let (timer, clock) = (Timer::default(), Clock::start());
+    fn leases_come_in_order_of_time_and_an_earlier_one_wakes_the_thread() {
+        let (timer, clock) = (Arc::new(Timer::default()), Clock::start());
         let now = clock.now();
-        timer.arm(now + Duration::from_secs(3600), LeaseKey::of_text("a/late"));
+        let later = |ms| now + Duration::from_millis(ms);
+        timer.arm(1, later(3_600_000), now);
         std::thread::scope(|scope| {
-            let next = scope.spawn(|| timer.next(&clock));
-            timer.arm(
-                now + Duration::from_millis(20),
-                LeaseKey::of_text("a/early"),
-            );
-            assert_eq!(next.join().unwrap(), Some(LeaseKey::of_text("a/early")));
+            let found = scope.spawn(|| timer.next(&clock).unwrap().0);
+            timer.arm(2, later(20), now);
+            assert_eq!(found.join().unwrap(), 2);
         });
-        assert!(clock.now().since(now) >= Duration::from_millis(20));
+        assert!(clock.now() >= later(20));
         timer.close();
-        assert_eq!(timer.next(&clock), None);
+        assert!(timer.next(&clock).is_none());
     }
 
     #[test]
-    fn a_key_is_armed_once_for_the_earliest_time() {
-        let (timer, clock) = (Timer::default(), Clock::start());
-        let at = |nanos| Instant::from_nanos(nanos);
-        for nanos in [3, 2, 1, 2, 3] {
-            timer.arm(at(nanos), LeaseKey::of_text("a/b"));
+    fn a_lease_has_one_time_the_earliest_one_that_is_not_over() {
+        let timer = Timer::default();
+        for (time, now, expected) in [(3, 0, 3), (2, 0, 2), (5, 0, 2), (5, 2, 5), (4, 3, 4)] {
+            timer.arm(1, at(time), at(now));
+            let state = timer.lock();
+            assert!(state.due.iter().eq(&[(at(expected), 1)]), "{state:?}");
         }
-        assert_eq!(timer.lock().due.len(), 1);
-        assert_eq!(timer.next(&clock), Some(LeaseKey::of_text("a/b")));
+        timer.forget(1);
         let state = timer.lock();
         assert!(state.due.is_empty() && state.times.is_empty());
+    }
+
+    #[test]
+    fn so_many_ends_have_a_turn_and_a_lease_that_is_due_goes_before_them() {
+        let (timer, clock) = (Arc::new(Timer::default()), Clock::start());
+        let last = ENDS_AT_ONCE as u64;
+        (0..=last).for_each(|hash| timer.postpone(hash, at(0)));
+        let turns: Vec<_> = (0..last).map(|_| timer.next(&clock).unwrap()).collect();
+        assert!(turns.iter().all(|(_, turn)| turn.is_some()));
+        // There is no further turn, so only this lease can be next.
+        timer.arm(1_000, clock.now() + Duration::from_millis(20), at(0));
+        let (hash, turn) = timer.next(&clock).unwrap();
+        assert!(hash == 1_000 && turn.is_none());
+        drop(turns);
+        assert_eq!(timer.next(&clock).unwrap().0, last);
+        assert!(timer.lock().times.is_empty());
+    }
+
+    #[test]
+    fn an_end_that_a_request_has_recorded_leaves_and_ends_rest_after_an_undo() {
+        let (timer, clock) = (Arc::new(Timer::default()), Clock::start());
+        timer.postpone(1, at(1));
+        timer.postpone(2, at(1));
+        let hour = clock.now() + Duration::from_secs(3_600);
+        timer.arm(1, hour, clock.now());
+        let until = clock.now() + Duration::from_millis(20);
+        timer.rest_until(until);
+        assert_eq!(timer.next(&clock).unwrap().0, 2);
+        assert!(clock.now() >= until);
+        assert!(timer.lock().due.iter().eq(&[(hour, 1)]));
     }
 }

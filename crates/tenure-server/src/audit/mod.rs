@@ -17,9 +17,9 @@ mod writer;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ use self::log::Log;
 use self::repeats::Repeats;
 use self::writer::Writer;
 use crate::metrics::{Exposition, Sample};
-use crate::model::LeaseChange;
+use crate::model::{LeaseChange, Sink};
 use crate::shares::{Share, Shares, Tenant};
 
 pub use self::entry::{AuditEntry, AuditKind};
@@ -256,22 +256,9 @@ impl Audit {
     }
 
     /// Returns whether grants and ends of terms are recorded.
-    pub(crate) fn has_changes(&self) -> bool {
+    fn has_changes(&self) -> bool {
         let shared = self.0.as_ref();
         shared.is_some_and(|shared| shared.level == AuditLevel::Changes)
-    }
-
-    /// Queues lines for the grants and ends of terms among these changes. The caller calls this in
-    /// the order of revisions. The function never blocks.
-    pub(crate) fn record_changes(&self, changes: &[LeaseChange]) {
-        if let (Some(shared), true) = (&self.0, self.has_changes()) {
-            for change in changes {
-                if let Some(entry) = AuditEntry::of_change(change) {
-                    let owner = change.grant().and_then(|grant| grant.owner.as_ref());
-                    shared.send_change(&Tenant::of(owner, None), entry);
-                }
-            }
-        }
     }
 
     /// Records refused credentials of an address: one line a minute, with the number of refusals.
@@ -334,6 +321,23 @@ impl Audit {
     pub fn lost(&self) -> u64 {
         let shared = self.0.as_ref();
         shared.map_or(0, |shared| shared.state.lost.load(Ordering::Relaxed))
+    }
+}
+
+/// The log is opened after the store.
+impl Sink for OnceLock<Audit> {
+    /// Queues lines for the grants and ends of terms. The function never blocks.
+    fn committed(&self, changes: &[LeaseChange]) {
+        let audit = self.get().filter(|audit| audit.has_changes());
+        let Some(shared) = audit.and_then(|audit| audit.0.as_ref()) else {
+            return;
+        };
+        for change in changes {
+            if let Some(entry) = AuditEntry::of_change(change) {
+                let owner = change.grant().and_then(|grant| grant.owner.as_ref());
+                shared.send_change(&Tenant::of(owner, None), entry);
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! A change gets its revision and its position in the queue under one lock, so revisions, the queue
 //! and commits have the same order. The commit thread takes a batch, commits it, and publishes the
 //! revision up to which the queue is durable. A request answers once its [`Ticket`] reports
-//! success. Subscribers receive only durable changes.
+//! success. The sinks receive only durable changes.
 //!
 //! If the store is in memory, a change is durable at once and the queue stays empty.
 
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::model::{ChangeSet, LeaseChange, LeaseKey, LeaseVersion};
+use crate::model::{ChangeSet, LeaseChange, LeaseKey, LeaseVersion, Sink};
 
 use group_commit::GroupCommit;
 use ticket::Outcome;
@@ -31,7 +31,7 @@ pub(crate) struct CommitQueue {
     state: Mutex<State>,
     wake: Condvar,
     durability: Durability,
-    subscriber: Box<dyn Subscriber>,
+    sinks: Vec<Arc<dyn Sink>>,
 }
 
 /// The condition under which a change is durable.
@@ -41,13 +41,6 @@ pub(crate) enum Durability {
     OnDisk,
     /// A change is durable at once, because the store is in memory.
     InMemory,
-}
-
-/// A receiver of durable changes.
-pub(crate) trait Subscriber: fmt::Debug + Send + Sync {
-    /// Handles changes that are durable. Calls come in the order of revisions. No lock of the table
-    /// is held during a call, unless the store is in memory.
-    fn committed(&self, changes: Vec<LeaseChange>);
 }
 
 #[derive(Debug, Default)]
@@ -117,7 +110,7 @@ const CONFIRM_ALL_EVERY: Duration = Duration::from_millis(40);
 
 impl CommitQueue {
     /// Creates a queue whose first revision follows `last`.
-    pub(crate) fn new(last: u64, durability: Durability, subscriber: Box<dyn Subscriber>) -> Self {
+    pub(crate) fn new(last: u64, durability: Durability, sinks: Vec<Arc<dyn Sink>>) -> Self {
         Self {
             durable: AtomicU64::new(last),
             state: Mutex::new(State {
@@ -126,7 +119,7 @@ impl CommitQueue {
             }),
             wake: Condvar::new(),
             durability,
-            subscriber,
+            sinks,
         }
     }
 
@@ -154,7 +147,7 @@ impl CommitQueue {
         if self.durability == Durability::InMemory {
             self.durable.store(last, Ordering::Release);
             // Called under the lock, so that calls come in the order of revisions.
-            self.subscriber.committed(set.changes);
+            self.announce(vec![set]);
             return (last, None);
         }
         let ticket = state.push(set);
@@ -331,10 +324,12 @@ impl CommitQueue {
         (sets, resolve)
     }
 
-    /// Passes published changes to the subscriber, in the order in which they were taken.
+    /// Passes published changes to the sinks, in the order in which they were taken.
     pub(crate) fn announce(&self, sets: Vec<ChangeSet>) {
-        let changes = sets.into_iter().flat_map(|set| set.changes);
-        self.subscriber.committed(changes.collect());
+        let changes: Vec<LeaseChange> = sets.into_iter().flat_map(|set| set.changes).collect();
+        for sink in &self.sinks {
+            sink.committed(&changes);
+        }
     }
 
     /// Returns the changes of the taken batch and of everything queued behind it, which may depend

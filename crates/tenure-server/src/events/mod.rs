@@ -26,7 +26,7 @@ use tokio::sync::broadcast;
 use ring::{Capacity, Ring};
 use topic::Topics;
 
-use crate::model::LeaseChange;
+use crate::model::{LeaseChange, Sink};
 
 pub(crate) use published::PublishedEvent;
 pub(crate) use ring::Page;
@@ -90,25 +90,6 @@ impl Events {
         }
     }
 
-    /// Publishes changes that are durable. Calls come in the order of revisions.
-    pub(crate) fn publish(&self, changes: impl IntoIterator<Item = LeaseChange>) {
-        let mut published = self.lock();
-        // A watcher that subscribes at this moment finds undispatched events in the ring.
-        let is_any_watched = self.topics.is_any_watched();
-        for change in changes {
-            let event = Arc::new(PublishedEvent::change(change));
-            published.last = event.change.revision;
-            if is_any_watched {
-                published.leave_to_dispatcher(Arc::downgrade(&event));
-            }
-            published.ring.push(event);
-        }
-        drop(published);
-        if is_any_watched {
-            self.wake.notify_one();
-        }
-    }
-
     /// Publishes a renewal to the watchers that asked for renewals. The renewal is dropped if it
     /// depends on a change that is not published yet: a renewal must not be sent before that change
     /// is durable, nor before the event of that change.
@@ -156,6 +137,27 @@ impl Events {
         self.published
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for Events {
+    /// Publishes the changes.
+    fn committed(&self, changes: &[LeaseChange]) {
+        let mut published = self.lock();
+        // A watcher that subscribes at this moment finds undispatched events in the ring.
+        let is_any_watched = self.topics.is_any_watched();
+        for change in changes {
+            let event = Arc::new(PublishedEvent::change(change.clone()));
+            published.last = event.change.revision;
+            if is_any_watched {
+                published.leave_to_dispatcher(Arc::downgrade(&event));
+            }
+            published.ring.push(event);
+        }
+        drop(published);
+        if is_any_watched {
+            self.wake.notify_one();
+        }
     }
 }
 

@@ -76,24 +76,22 @@ struct Channel {
 }
 
 impl Topics {
-    pub(super) fn is_any_watched(&self) -> bool {
+    pub(crate) fn is_any_watched(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
-    }
-
-    /// Returns whether a client watches this lease, its namespace, or all leases.
-    pub(crate) fn is_watched(&self, key: &LeaseKey) -> bool {
-        self.is_any_watched() && self.has(key, |_| true)
     }
 
     /// Returns whether a watcher asked for renewals of this lease.
     pub(crate) fn wants_renewals(&self, key: &LeaseKey) -> bool {
-        self.renewed.load(Ordering::Relaxed) > 0 && self.has(key, |channel| channel.renewed > 0)
-    }
-
-    fn has(&self, key: &LeaseKey, is_it: impl Fn(&Channel) -> bool) -> bool {
+        if self.renewed.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
         let channels = self.read();
-        let mut texts = texts_of(key).into_iter();
-        texts.any(|text| channels.get(text).is_some_and(&is_it))
+        let wants = |text| {
+            channels
+                .get(text)
+                .is_some_and(|channel| channel.renewed > 0)
+        };
+        texts_of(key).into_iter().any(wants)
     }
 
     /// Begins to watch a topic.

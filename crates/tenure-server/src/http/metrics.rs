@@ -68,7 +68,7 @@ impl Scrape {
     }
 
     /// Returns all metrics as text. The call blocks.
-    fn text(&self) -> Result<String, String> {
+    fn text(&self) -> String {
         let mut out = Exposition::default();
         let store = self.stores.current();
         self.expose_build(&store, &mut out);
@@ -99,7 +99,7 @@ impl Scrape {
             [Sample::count(self.config.dropped_log_lines())],
         );
         expose_process(&mut out);
-        out.text()
+        out.into_text()
     }
 
     fn expose_build(&self, store: &Store, out: &mut Exposition) {
@@ -177,10 +177,10 @@ pub(super) async fn text(
     let _turn = scrape.turn.lock().await;
     let source = Arc::clone(&scrape);
     let text = tokio::task::spawn_blocking(move || source.text());
-    match text.await.map_err(|error| error.to_string()).flatten() {
-        Ok(text) => Ok(([(CONTENT_TYPE, Exposition::content_type())], text).into_response()),
+    match text.await {
+        Ok(text) => Ok(([(CONTENT_TYPE, Exposition::CONTENT_TYPE)], text).into_response()),
         Err(error) => {
-            error!(error, "can't write the metrics");
+            error!(%error, "can't write the metrics");
             Err(Problem::new(Code::Internal, "see the store's log").into())
         }
     }

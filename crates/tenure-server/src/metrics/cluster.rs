@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use prometheus::Histogram;
-
-use super::store::{LATENCIES, histogram};
+use super::histogram::Histogram;
+use super::store::LATENCIES;
 use super::{CounterSet, Exposition, Label, Sample};
 
 /// The counters and the histogram of a server of a cluster, since its start.
@@ -49,11 +48,7 @@ impl Default for ClusterMetrics {
             take_overs: AtomicU64::default(),
             lapses: AtomicU64::default(),
             appends: CounterSet::default(),
-            append_duration: histogram(
-                "tenure_cluster_append_duration_seconds",
-                "The time of an append that was applied.",
-                &LATENCIES,
-            ),
+            append_duration: Histogram::new(&LATENCIES),
         }
     }
 }
@@ -96,6 +91,11 @@ impl ClusterMetrics {
             "result",
             &self.appends,
         );
-        out.collect(&self.append_duration);
+        out.family(
+            "histogram",
+            "tenure_cluster_append_duration_seconds",
+            "The time of an append that was applied.",
+            self.append_duration.samples(None),
+        );
     }
 }

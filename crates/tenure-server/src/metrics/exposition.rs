@@ -1,37 +1,37 @@
 //! The text form of metrics.
 
+use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-use prometheus::core::Collector;
-use prometheus::proto::{
-    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
-};
-use prometheus::{Encoder, TextEncoder};
 
 use super::{CounterSet, Label};
 
-/// Metrics in the order in which they were added.
+/// The text of metrics in Prometheus' format, in the order in which they were added.
 #[derive(Debug, Default)]
-pub(crate) struct Exposition {
-    families: Vec<MetricFamily>,
-}
+pub struct Exposition(String);
 
 /// A value of a metric with its labels.
-#[derive(Debug)]
-pub(crate) struct Sample {
-    labels: Vec<LabelPair>,
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// The end of the name, in a histogram.
+    suffix: &'static str,
+    labels: String,
     value: f64,
 }
 
 impl Sample {
+    /// Creates a sample of a whole number.
+    #[must_use]
     #[allow(clippy::cast_precision_loss)] // Prometheus has floating-point numbers only.
-    pub(crate) fn count(value: u64) -> Self {
+    pub fn count(value: u64) -> Self {
         Self::of(value as f64)
     }
 
-    pub(crate) const fn of(value: f64) -> Self {
+    /// Creates a sample of a number.
+    #[must_use]
+    pub const fn of(value: f64) -> Self {
         Self {
-            labels: Vec::new(),
+            suffix: "",
+            labels: String::new(),
             value,
         }
     }
@@ -40,45 +40,64 @@ impl Sample {
         Self::of(f64::from(u8::from(value)))
     }
 
-    pub(crate) fn with(mut self, label: &str, value: &str) -> Self {
-        self.labels.push(pair(label, value));
+    /// Adds a label.
+    #[must_use]
+    pub fn with(mut self, label: &str, value: &str) -> Self {
+        let comma = if self.labels.is_empty() { "" } else { "," };
+        let value = value.replace('\\', r"\\").replace('"', r#"\""#);
+        let value = value.replace('\n', r"\n");
+        // Writing to a text never fails.
+        let _ = write!(self.labels, "{comma}{label}=\"{value}\"");
         self
+    }
+
+    /// Returns the samples of a histogram with the labels of this sample, whose value is the sum.
+    /// `buckets` has the upper bounds, and the number of values up to each of them.
+    pub fn histogram(
+        self,
+        buckets: impl IntoIterator<Item = (f64, u64)>,
+        count: u64,
+    ) -> impl Iterator<Item = Self> {
+        let named = |suffix, value| Self {
+            suffix,
+            value,
+            labels: self.labels.clone(),
+        };
+        let count = Self::count(count).value;
+        let bucket = |bound: &str, count| named("_bucket", count).with("le", bound);
+        let buckets = buckets.into_iter();
+        let buckets =
+            buckets.map(|(bound, count)| bucket(&bound.to_string(), Self::count(count).value));
+        let mut samples: Vec<Self> = buckets.collect();
+        samples.extend([
+            bucket("+Inf", count),
+            named("_sum", self.value),
+            named("_count", count),
+        ]);
+        samples.into_iter()
     }
 }
 
 impl Exposition {
-    /// Adds a gauge. Without samples nothing is added.
+    /// The content type of the text.
+    pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
+
     pub(crate) fn gauge(
         &mut self,
         name: &str,
         help: &str,
         samples: impl IntoIterator<Item = Sample>,
     ) {
-        let metrics = samples.into_iter().map(|Sample { labels, value }| {
-            let mut gauge = Gauge::default();
-            gauge.set_value(value);
-            let mut metric = Metric::from_label(labels);
-            metric.set_gauge(gauge);
-            metric
-        });
-        self.add(name, help, MetricType::GAUGE, metrics.collect());
+        self.family("gauge", name, help, samples);
     }
 
-    /// Adds a counter. Without samples nothing is added.
     pub(crate) fn counter(
         &mut self,
         name: &str,
         help: &str,
         samples: impl IntoIterator<Item = Sample>,
     ) {
-        let metrics = samples.into_iter().map(|Sample { labels, value }| {
-            let mut counter = Counter::default();
-            counter.set_value(value);
-            let mut metric = Metric::from_label(labels);
-            metric.set_counter(counter);
-            metric
-        });
-        self.add(name, help, MetricType::COUNTER, metrics.collect());
+        self.family("counter", name, help, samples);
     }
 
     /// Adds a counter for each value of a label.
@@ -94,66 +113,35 @@ impl Exposition {
         self.counter(name, help, samples);
     }
 
-    /// Adds histograms by the values of a label. The numbers of a histogram are those of its
-    /// buckets, without those of lower buckets; the last number is that of the values above all
-    /// bounds.
-    pub(super) fn histograms<'a>(
+    /// Adds a metric of this kind. Without samples nothing is added. The help text has one line.
+    pub fn family(
         &mut self,
+        kind: &str,
         name: &str,
         help: &str,
-        label: &str,
-        bounds: &[f64],
-        histograms: impl IntoIterator<Item = (&'a str, Vec<u64>, f64)>,
+        samples: impl IntoIterator<Item = Sample>,
     ) {
-        let metrics = histograms.into_iter().map(|(value, counts, sum)| {
-            let mut total = 0;
-            let counts = counts.iter().map(|count| {
-                total += count;
-                total
-            });
-            let cumulative: Vec<u64> = counts.collect();
-            let buckets = bounds.iter().zip(&cumulative).map(|(bound, count)| {
-                let mut bucket = Bucket::default();
-                bucket.set_upper_bound(*bound);
-                bucket.set_cumulative_count(*count);
-                bucket
-            });
-            let mut histogram = Histogram::default();
-            histogram.set_bucket(buckets.collect());
-            histogram.set_sample_count(total);
-            histogram.set_sample_sum(sum);
-            let mut metric = Metric::from_label(vec![pair(label, value)]);
-            metric.set_histogram(histogram);
-            metric
-        });
-        self.add(name, help, MetricType::HISTOGRAM, metrics.collect());
-    }
-
-    /// Adds metrics of the library.
-    pub(super) fn collect(&mut self, collector: &dyn Collector) {
-        self.families.extend(collector.collect());
-    }
-
-    fn add(&mut self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) {
-        if metrics.is_empty() {
-            return;
+        for (index, sample) in samples.into_iter().enumerate() {
+            if index == 0 {
+                let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            }
+            let Sample {
+                suffix,
+                labels,
+                value,
+            } = sample;
+            let labels = match labels.is_empty() {
+                true => labels,
+                false => format!("{{{labels}}}"),
+            };
+            let _ = writeln!(self.0, "{name}{suffix}{labels} {value}");
         }
-        let mut family = MetricFamily::default();
-        family.set_name(name.into());
-        family.set_help(help.into());
-        family.set_field_type(kind);
-        family.set_metric(metrics);
-        self.families.push(family);
     }
 
-    /// Returns the text, in the format that [`Exposition::content_type`] names.
-    pub(crate) fn text(&self) -> Result<String, String> {
-        let text = TextEncoder::new().encode_to_string(&self.families);
-        text.map_err(|error| error.to_string())
-    }
-
-    pub(crate) fn content_type() -> String {
-        TextEncoder::new().format_type().to_owned()
+    /// Returns the text.
+    #[must_use]
+    pub fn into_text(self) -> String {
+        self.0
     }
 }
 
@@ -163,13 +151,6 @@ pub(crate) fn unix_seconds(time: SystemTime) -> f64 {
     since.unwrap_or_default().as_secs_f64()
 }
 
-fn pair(name: &str, value: &str) -> LabelPair {
-    let mut pair = LabelPair::default();
-    pair.set_name(name.into());
-    pair.set_value(value.into());
-    pair
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,16 +158,21 @@ mod tests {
     #[test]
     fn the_text_has_types_and_escaped_labels_and_cumulative_buckets() {
         let mut out = Exposition::default();
-        out.gauge("a", "Help.", [Sample::of(0.5).with("x", "q\"\\\n")]);
+        out.gauge(
+            "a",
+            "Help.",
+            [Sample::of(0.5).with("x", "q\"\\\n").with("y", "")],
+        );
         out.counter("b_total", "Help.", [Sample::count(3)]);
         out.counter("empty_total", "Help.", []);
-        let histogram = ("get", vec![1, 2, 4], 1.5);
-        out.histograms("h", "Help.", "route", &[0.1, 1.0], [histogram]);
-        let expected = "# HELP a Help.\n# TYPE a gauge\na{x=\"q\\\"\\\\\\n\"} 0.5\n\
+        let histogram = Sample::of(1.5).with("route", "get");
+        let histogram = histogram.histogram([(0.1, 1), (1.0, 3)], 7);
+        out.family("histogram", "h", "Help.", histogram);
+        let expected = "# HELP a Help.\n# TYPE a gauge\na{x=\"q\\\"\\\\\\n\",y=\"\"} 0.5\n\
             # HELP b_total Help.\n# TYPE b_total counter\nb_total 3\n\
             # HELP h Help.\n# TYPE h histogram\n\
             h_bucket{route=\"get\",le=\"0.1\"} 1\nh_bucket{route=\"get\",le=\"1\"} 3\n\
             h_bucket{route=\"get\",le=\"+Inf\"} 7\nh_sum{route=\"get\"} 1.5\nh_count{route=\"get\"} 7\n";
-        assert_eq!(out.text().unwrap(), expected);
+        assert_eq!(out.into_text(), expected);
     }
 }

@@ -1,26 +1,15 @@
 //! Requests by route and status, with their durations.
 
-use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::counters::Striped;
+use super::histogram::Histogram;
 use super::{Exposition, Sample};
 
-/// The upper bounds of the buckets, in nanoseconds: 0.1 ms to 10 s.
-const BOUNDS: [u64; 12] = [
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    100_000_000,
-    500_000_000,
-    2_500_000_000,
-    10_000_000_000,
+/// The upper bounds of the buckets, in seconds.
+const BOUNDS: [f64; 12] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0,
 ];
 
 /// The least status, and the number of statuses.
@@ -47,17 +36,14 @@ pub(crate) struct RequestMetrics {
 struct RouteCounts {
     /// The number of requests with the status 200.
     ok: AtomicU64,
-    nanos: AtomicU64,
-    /// The number of requests in each bucket; the last one is for requests above all bounds.
-    buckets: [AtomicU64; BOUNDS.len() + 1],
+    durations: Histogram,
 }
 
 impl Default for RouteCounts {
     fn default() -> Self {
         Self {
             ok: AtomicU64::default(),
-            nanos: AtomicU64::default(),
-            buckets: array::from_fn(|_| AtomicU64::default()),
+            durations: Histogram::new(&BOUNDS),
         }
     }
 }
@@ -80,10 +66,7 @@ impl RequestMetrics {
         let Some(counts) = self.routes.own().get(route) else {
             return;
         };
-        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let bucket = BOUNDS.iter().position(|bound| nanos <= *bound);
-        add(&counts.buckets[bucket.unwrap_or(BOUNDS.len())], 1);
-        add(&counts.nanos, nanos);
+        counts.durations.observe(duration.as_secs_f64());
         if status == OK {
             return add(&counts.ok, 1);
         }
@@ -100,7 +83,11 @@ impl RequestMetrics {
         let counts = routes.clone().flat_map(|(route, label)| {
             let others = &self.others[route * STATUSES..][..STATUSES];
             let others = others.iter().map(get);
-            let ok = self.sum(route, |counts| &counts.ok);
+            let ok = self
+                .routes
+                .iter()
+                .map(|routes| get(&routes[route].ok))
+                .sum();
             let counts = (FIRST_STATUS..).zip(others);
             let counts = counts.chain([(OK, ok)]).filter(|(_, count)| *count > 0);
             counts.map(|(status, count)| {
@@ -113,27 +100,18 @@ impl RequestMetrics {
             "Answered requests, by route and status.",
             counts,
         );
-        let bounds = BOUNDS.map(|nanos| Duration::from_nanos(nanos).as_secs_f64());
-        let histograms = routes.filter_map(|(route, label)| {
-            let buckets = (0..=BOUNDS.len()).map(|index| self.sum(route, |it| &it.buckets[index]));
-            let buckets: Vec<u64> = buckets.collect();
-            let is_used = buckets.iter().any(|count| *count > 0);
-            let nanos = self.sum(route, |counts| &counts.nanos);
-            let seconds = Duration::from_nanos(nanos).as_secs_f64();
-            is_used.then_some((*label, buckets, seconds))
+        let histograms = routes.flat_map(|(route, label)| {
+            let all = Histogram::new(&BOUNDS);
+            let of_route = self.routes.iter().map(|routes| &routes[route].durations);
+            of_route.for_each(|durations| all.add(durations));
+            all.samples(Some(("route", label)))
         });
-        out.histograms(
+        out.family(
+            "histogram",
             "tenure_http_request_duration_seconds",
             "The time from the head of a request to its answer, without the time that it asked to wait.",
-            "route",
-            &bounds,
             histograms,
         );
-    }
-
-    fn sum(&self, route: usize, of: impl Fn(&RouteCounts) -> &AtomicU64) -> u64 {
-        let copies = self.routes.iter();
-        copies.map(|routes| get(of(&routes[route]))).sum()
     }
 }
 
@@ -167,7 +145,7 @@ mod tests {
         }
         let mut out = Exposition::default();
         requests.expose(&mut out);
-        let text = out.text().unwrap();
+        let text = out.into_text();
         for line in [
             "tenure_http_requests_total{route=\"get\",status=\"200\"} 2",
             "tenure_http_requests_total{route=\"get\",status=\"404\"} 1",

@@ -4,13 +4,13 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use prometheus::{Histogram, HistogramOpts};
 use tenure_core::election::EndReason;
 use tenure_core::lease::TermEnd;
 
 use super::counters::StripedCounter;
+use super::histogram::Histogram;
 use super::{CounterSet, Exposition, Label, Sample};
-use crate::model::{GrantPath, LeaseChange, TermRecord};
+use crate::model::{GrantPath, LeaseChange, Sink, TermRecord};
 
 /// The counters and histograms of a store.
 #[derive(Debug)]
@@ -73,31 +73,11 @@ impl Default for StoreMetrics {
                 .flat_map(|_| REASONS.iter().map(|_| AtomicU64::default()))
                 .collect(),
             renewals: [StripedCounter::default(), StripedCounter::default()],
-            release_to_grant: histogram(
-                "tenure_release_to_grant_seconds",
-                "The time from the end of a term by a request to the grant to a waiter, on disk.",
-                &LATENCIES,
-            ),
-            expiry_to_grant: histogram(
-                "tenure_expiry_to_grant_seconds",
-                "The time from the expiry of a term to the grant to a waiter, on disk.",
-                &LATENCIES,
-            ),
-            commit_duration: histogram(
-                "tenure_commit_duration_seconds",
-                "The time of a commit, with its sync.",
-                &LATENCIES,
-            ),
-            commit_changes: histogram(
-                "tenure_commit_changes",
-                "The number of changes in a commit.",
-                &COUNTS,
-            ),
-            tidy_duration: histogram(
-                "tenure_tidy_duration_seconds",
-                "The time of a checkpoint, which writes committed changes into the tables.",
-                &LATENCIES,
-            ),
+            release_to_grant: Histogram::new(&LATENCIES),
+            expiry_to_grant: Histogram::new(&LATENCIES),
+            commit_duration: Histogram::new(&LATENCIES),
+            commit_changes: Histogram::new(&COUNTS),
+            tidy_duration: Histogram::new(&LATENCIES),
             is_disk_full: AtomicBool::default(),
             event_resets: AtomicU64::default(),
         }
@@ -118,19 +98,6 @@ impl StoreMetrics {
         match kind {
             RenewalKind::One => one.add(1),
             RenewalKind::Many => many.add(1),
-        }
-    }
-
-    /// Counts the grants and the ends of terms among these changes, which are durable.
-    pub(crate) fn committed(&self, changes: &[LeaseChange]) {
-        for change in changes {
-            if let Some(path) = change.grant_path {
-                self.grants.add(path);
-            }
-            let ended = change.term.as_deref().and_then(place_of);
-            if let Some(counter) = ended.and_then(|place| self.ended.get(place)) {
-                counter.fetch_add(1, Ordering::Relaxed);
-            }
         }
     }
 
@@ -186,14 +153,34 @@ impl StoreMetrics {
             "Successful renewals, by requests for one lease and for many leases.",
             renewals.map(|(way, count)| Sample::count(count.get()).with("way", way)),
         );
-        for histogram in [
-            &self.release_to_grant,
-            &self.expiry_to_grant,
-            &self.commit_duration,
-            &self.commit_changes,
-            &self.tidy_duration,
+        for (histogram, name, help) in [
+            (
+                &self.release_to_grant,
+                "tenure_release_to_grant_seconds",
+                "The time from the end of a term by a request to the grant to a waiter, on disk.",
+            ),
+            (
+                &self.expiry_to_grant,
+                "tenure_expiry_to_grant_seconds",
+                "The time from the expiry of a term to the grant to a waiter, on disk.",
+            ),
+            (
+                &self.commit_duration,
+                "tenure_commit_duration_seconds",
+                "The time of a commit, with its sync.",
+            ),
+            (
+                &self.commit_changes,
+                "tenure_commit_changes",
+                "The number of changes in a commit.",
+            ),
+            (
+                &self.tidy_duration,
+                "tenure_tidy_duration_seconds",
+                "The time of a checkpoint, which writes committed changes into the tables.",
+            ),
         ] {
-            out.collect(histogram);
+            out.family("histogram", name, help, histogram.samples(None));
         }
         let resets = self.event_resets.load(Ordering::Relaxed);
         out.counter(
@@ -204,6 +191,21 @@ impl StoreMetrics {
     }
 }
 
+impl Sink for StoreMetrics {
+    /// Counts the grants and the ends of terms.
+    fn committed(&self, changes: &[LeaseChange]) {
+        for change in changes {
+            if let Some(path) = change.grant_path {
+                self.grants.add(path);
+            }
+            let ended = change.term.as_deref().and_then(place_of);
+            if let Some(counter) = ended.and_then(|place| self.ended.get(place)) {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
 /// Returns the place of the counter of an ended term; `None` if the term continues.
 fn place_of(term: &TermRecord) -> Option<usize> {
     let (end, _) = term.ended?;
@@ -211,9 +213,4 @@ fn place_of(term: &TermRecord) -> Option<usize> {
     let reason = term.reason.as_deref().unwrap_or("none");
     let known = REASONS.iter().position(|known| known == reason);
     Some(end * REASONS.len() + known.unwrap_or(REASONS.len() - 1))
-}
-
-pub(super) fn histogram(name: &str, help: &str, bounds: &[f64]) -> Histogram {
-    let options = HistogramOpts::new(name, help).buckets(bounds.to_vec());
-    Histogram::with_opts(options).expect("the names are valid and the bounds are sorted")
 }

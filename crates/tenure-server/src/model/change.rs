@@ -1,5 +1,6 @@
 //! The changes of leases.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -27,6 +28,13 @@ pub(crate) struct LeaseChange {
     pub(crate) remaining_ms: Option<u64>,
     /// The trace of the request that made the change. The engine does not store it.
     pub(crate) trace: Option<TraceId>,
+}
+
+/// A receiver of committed changes. `store/sinks.rs` lists all of them.
+pub(crate) trait Sink: Debug + Send + Sync {
+    /// Handles changes that are durable. Calls come in the order of revisions. No lock of the table
+    /// is held during a call, unless the store is in memory. The commit thread waits for the call.
+    fn committed(&self, changes: &[LeaseChange]);
 }
 
 impl LeaseChange {

@@ -12,7 +12,9 @@ mod term;
 mod trace;
 
 pub(crate) use cause::Cause;
-pub(crate) use change::{ChangeSet, Content, Deleted, DocumentChange, LeaseChange, LeaseVersion};
+pub(crate) use change::{
+    ChangeSet, Content, Deleted, DocumentChange, LeaseChange, LeaseVersion, Sink,
+};
 #[cfg(test)]
 pub(crate) use floors::EPOCHS_LEFT;
 pub(crate) use floors::{Floors, NAMESPACE_FLOORS_LIMIT};

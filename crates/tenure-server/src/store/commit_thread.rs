@@ -9,10 +9,10 @@ use tracing::{error, warn};
 use super::{Inner, failed};
 use crate::commit_queue::{CommitFailure, Work};
 use crate::engine::{AppendError, Engine, Load, Progress};
-use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey};
+use crate::model::{ChangeSet, Content, LeaseChange};
 
-/// The time after an undo at which the timer tries again with a lease that a request waits for or a
-/// client watches. It prevents a busy loop while the disk is full.
+/// The time after an undo at which the timer tries again with a lease. It prevents a busy loop while
+/// the disk is full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The time without queued changes after which the engine brings its tables up to the log: half of
@@ -149,8 +149,7 @@ impl Inner {
         let changes = sets.iter().flat_map(|set| &set.changes);
         for change in changes.filter(is_deletion) {
             let mut shard = self.table.lock(&change.key);
-            let durable = self.commit_queue.durable();
-            self.table.tidy(&mut shard, &change.key, durable);
+            self.tidy(&mut shard, &change.key);
         }
     }
 
@@ -168,7 +167,8 @@ impl Inner {
             CommitFailure::DiskFull | CommitFailure::Busy => {}
         }
         let (sets, resolve) = self.commit_queue.fail(sets, failure);
-        let mut waited_for: Vec<LeaseKey> = Vec::new();
+        let now = self.clock.now();
+        self.timer.rest_until(now + RETRY_AFTER);
         for ChangeSet {
             before, changes, ..
         } in sets.into_iter().rev()
@@ -185,17 +185,11 @@ impl Inner {
             if let Some(interest) = &entry.interest {
                 interest.send_replace(entry.revision);
             }
-            let is_waited_for = entry.interest.is_some() || self.needs_timer(&key);
-            self.table.tidy(shard, &key, self.commit_queue.durable());
-            if is_waited_for {
-                waited_for.push(key);
-            }
+            self.timer.arm(key.hash(), now + RETRY_AFTER, now);
+            self.tidy(shard, &key);
         }
         drop(shards);
         resolve();
-        for key in waited_for {
-            self.timer.arm(self.clock.now() + RETRY_AFTER, key);
-        }
     }
 }
 

@@ -25,7 +25,7 @@ mod served;
 mod transaction;
 
 mod commit_thread;
-mod subscribers;
+mod sinks;
 mod table_loader;
 mod threads;
 
@@ -52,14 +52,12 @@ use crate::events::Events;
 use crate::metrics::StoreMetrics;
 use crate::model::{Floors, LeaseKey, StoreId};
 use crate::random::OsRandom;
-use crate::scans::Scans;
 use crate::shares::{Shares, Tenant};
 use crate::table;
 use crate::timer::Timer;
 
 use answers::Answers;
 use overview::Overviews;
-use subscribers::Subscribers;
 use table_loader::{LoadedTable, TableLoader, table_of};
 use threads::Threads;
 use wait::OutcomeSender;
@@ -121,8 +119,7 @@ struct Inner {
     events: Arc<Events>,
     /// The log in which the grants and ends of terms are recorded.
     audit: Arc<OnceLock<Audit>>,
-    timer: Timer,
-    scans: Scans,
+    timer: Arc<Timer>,
     clock: Clock,
     /// The id of the store; `None` for a standby that has not read it.
     id: Option<StoreId>,
@@ -212,6 +209,8 @@ impl Store {
             member,
             lasting,
         } = setup;
+        let events = Arc::new(Events::after(loaded.revision));
+        let sinks = sinks::all(&events, &lasting);
         let Lasting {
             audit,
             metrics,
@@ -224,12 +223,6 @@ impl Store {
             Some(_) => Durability::OnDisk,
             None => Durability::InMemory,
         };
-        let events = Arc::new(Events::after(loaded.revision));
-        let subscriber = Box::new(Subscribers {
-            events: Arc::clone(&events),
-            audit: Arc::clone(&audit),
-            metrics: Arc::clone(&metrics),
-        });
         let id = match (loaded.store_id, &member) {
             (Some(id), _) => Some(id),
             (None, Some(_)) => None,
@@ -245,14 +238,13 @@ impl Store {
         let [waiting, watching] = [limits.max_waiting, limits.max_watchers].map(Shares::new);
         let answers = Answers::new(limits.max_answers);
         let inner = Arc::new(Inner {
-            commit_queue: CommitQueue::new(loaded.revision, durability, subscriber),
+            commit_queue: CommitQueue::new(loaded.revision, durability, sinks),
             events,
             audit,
             documents: Mutex::new(loaded.documents),
             floors: Mutex::new(floors),
             table,
-            timer: Timer::default(),
-            scans: Scans::default(),
+            timer: Arc::new(loaded.leases.timer),
             clock,
             id,
             member,
@@ -303,9 +295,7 @@ impl Store {
     /// Records the grants and ends of terms in this log from now on, if its level includes them.
     /// Only the first log is used.
     pub(crate) fn record_changes(&self, audit: &Audit) {
-        if audit.has_changes() {
-            let _ = self.inner.audit.set(audit.clone());
-        }
+        let _ = self.inner.audit.set(audit.clone());
     }
 
     /// Returns the token that is cancelled when the store stops.

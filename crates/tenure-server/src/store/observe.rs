@@ -11,6 +11,7 @@ use crate::commit_queue::{CommitFailure, Ticket};
 use crate::config::Limits;
 use crate::model::LeaseKey;
 use crate::table::{Full, Shard};
+use crate::timer::Turn;
 
 /// The maximum number of attempts of a request whose answer depends on changes of other requests
 /// that are undone. Each attempt waits for one of their commits, so this is not a busy loop. The
@@ -151,9 +152,8 @@ impl Inner {
             Observation::of_missing(entry.revision, ticket)
         };
         entry.drop_idle_interest();
-        let durable = self.commit_queue.durable();
-        if entry.is_vacant(durable) {
-            self.table.tidy(&mut shard, key, durable);
+        if entry.is_vacant(self.commit_queue.durable()) {
+            self.tidy(&mut shard, key);
         }
         Ok(seen)
     }
@@ -216,21 +216,31 @@ impl Inner {
         }
     }
 
-    /// Takes the steps that are due. It also arms the timer for the next step, if a request waits
-    /// for the lease or a client watches it.
-    pub(super) fn tick(&self, key: &LeaseKey) {
-        let mut shard = self.table.lock(key);
-        if let Some(entry) = shard.get_mut(key) {
-            if let Some(at) = entry.lease.forget_places(self.clock.now()) {
-                self.timer.arm(at, key.clone());
-            }
-            entry.drop_idle_interest();
-            let needs_timer = entry.interest.is_some() || self.needs_timer(key);
-            if self.check_open().is_ok() && needs_timer {
-                LeaseTransaction::begin(self, key, entry).run_timer();
-            }
+    /// Takes the steps of a lease that is due. An end for which no request waits first needs a turn.
+    pub(super) fn tick(&self, hash: u64, turn: Option<Turn>) {
+        let mut shard = self.table.lock_hash(hash);
+        // The lease may have been removed meanwhile.
+        let Some((key, entry)) = shard.get_by_hash(hash) else {
+            return;
+        };
+        #[cfg(test)]
+        super::tests::panic_if_planted(&key);
+        let now = self.clock.now();
+        entry.drop_idle_interest();
+        if let Some(at) = entry.lease.record().lapsed_at(now)
+            && entry.interest.is_none()
+            && turn.is_none()
+        {
+            return self.timer.postpone(hash, at);
         }
-        self.tidy(&mut shard, key);
+        if self.check_open().is_ok() {
+            LeaseTransaction::begin(self, &key, entry).run_timer(turn);
+        }
+        let over = entry.lease.forget_places(now);
+        for at in over.into_iter().chain(entry.lease.record().next_lapse(now)) {
+            self.timer.arm(hash, at, now);
+        }
+        self.tidy(&mut shard, &key);
     }
 
     /// Frees memory that a lease no longer needs after a request or a client has left it.
@@ -238,7 +248,9 @@ impl Inner {
         if let Some(entry) = shard.get_mut(key) {
             entry.drop_idle_interest();
         }
-        self.table.tidy(shard, key, self.commit_queue.durable());
+        if self.table.tidy(shard, key, self.commit_queue.durable()) {
+            self.timer.forget(key.hash());
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use tenure_core::{Epoch, Instant};
 use super::{Entry, Table};
 use crate::engine::LoadedLease;
 use crate::table::TableBuilder;
+use crate::timer::Timer;
 
 /// The number of leases that are passed to the other thread at once.
 const CHUNK: usize = 1_024;
@@ -34,6 +35,8 @@ pub(super) struct TableLoader {
 #[derive(Debug)]
 pub(super) struct LoadedTable {
     pub(super) table: Table,
+    /// The ends of its terms.
+    pub(super) timer: Timer,
     /// The greatest epoch of its leases.
     pub(super) last_epoch: Option<Epoch>,
 }
@@ -86,14 +89,19 @@ fn load(chunks: Receiver<Vec<LoadedLease>>) -> LoadedTable {
 /// that clock must start later.
 pub(super) fn table_of(leases: impl IntoIterator<Item = LoadedLease>) -> LoadedTable {
     let (mut table, mut owners, mut last_epoch) = (TableBuilder::default(), BTreeSet::new(), None);
+    let (mut due, now) = (Vec::new(), Instant::default());
     for (key, mut stored, revision) in leases {
         last_epoch = last_epoch.max(stored.grant.as_ref().map(|grant| grant.epoch));
         share_owner(&mut stored, &mut owners);
-        let record = Record::restore(stored, Instant::default());
+        let record = Record::restore(stored, now);
+        due.extend(record.next_lapse(now).map(|at| (at, key.hash())));
         table.add(key, Entry::new(record, revision));
     }
-    let table = table.build();
-    LoadedTable { table, last_epoch }
+    LoadedTable {
+        table: table.build(),
+        timer: Timer::of(due),
+        last_epoch,
+    }
 }
 
 /// Makes leases of one principal share its name in memory.
@@ -143,7 +151,9 @@ mod tests {
                 let stored = stored(epoch(number));
                 (key(number), stored, number as u64)
             }));
-            let LoadedTable { table, last_epoch } = loader.finish();
+            let LoadedTable {
+                table, last_epoch, ..
+            } = loader.finish();
             assert_eq!(table.total(), count);
             assert_eq!(last_epoch, Epoch::new(count as u64).filter(|_| count > 0));
             for number in 0..count {

@@ -1,27 +1,16 @@
-//! The store's threads. One commits queued changes, one changes leases when they are due, one scans
-//! namespaces that a client begins to watch, and one sends events to watchers.
+//! The store's threads. One commits queued changes, one changes leases when they are due, and one
+//! sends events to watchers.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use tracing::error;
 
 use super::{Inner, stopping};
 use crate::engine::Engine;
 use crate::panics;
-use crate::scans;
-use crate::table::prefix_of;
-
-/// The number of leases of a namespace that are scanned before the next namespace has its turn. A
-/// shard is locked for some 10 us to copy their keys.
-const SCAN_PAGE: usize = 128;
-
-/// The time for which the scans work before they rest. A request that needs a processor meanwhile
-/// waits no longer than it may wait for another request.
-const SCAN_TIME: Duration = Duration::from_millis(1);
 
 /// The threads. Dropping this value ends them.
 #[derive(Debug)]
@@ -37,7 +26,6 @@ impl Threads {
             handles: Mutex::default(),
         };
         threads.spawn("tenure-timer", Inner::run_timer)?;
-        threads.spawn("tenure-scans", Inner::run_scans)?;
         threads.spawn("tenure-events", |inner| inner.events.dispatch())?;
         if let Some(engine) = engine {
             threads.spawn("tenure-commit", |inner| inner.run_commits(engine))?;
@@ -82,7 +70,6 @@ impl Threads {
         inner.commit_queue.close();
         drop(shards);
         inner.timer.close();
-        inner.scans.close();
         inner.events.close();
         let handles = std::mem::take(&mut *self.lock());
         for handle in handles {
@@ -103,31 +90,10 @@ impl Drop for Threads {
 }
 
 impl Inner {
-    /// Changes the leases that a request waits for or a client watches when they are due, until the
-    /// timer is closed.
+    /// Changes leases when they are due, until the timer is closed.
     fn run_timer(&self) {
-        while let Some(key) = self.timer.next(&self.clock) {
-            #[cfg(test)]
-            super::tests::panic_if_planted(&key);
-            self.tick(&key);
-        }
-    }
-
-    /// Scans namespaces that a client watches, until the scans are closed. The thread rests as long
-    /// as it works, so all scans together take about half of a processor.
-    fn run_scans(&self) {
-        let mut began = Instant::now();
-        while let Some((namespace, place)) = self.scans.next(&self.clock) {
-            let one = (&*namespace != scans::ALL).then_some(&*namespace);
-            let (keys, next) = self.table.scan(&prefix_of(one), place, SCAN_PAGE);
-            for key in &keys {
-                self.tick(key);
-            }
-            self.scans.scanned(namespace, next, !keys.is_empty());
-            if began.elapsed() >= SCAN_TIME {
-                thread::sleep(SCAN_TIME);
-                began = Instant::now();
-            }
+        while let Some((due, turn)) = self.timer.next(&self.clock) {
+            self.tick(due, turn);
         }
     }
 }

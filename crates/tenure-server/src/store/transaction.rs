@@ -21,6 +21,7 @@ use crate::model::{
     Cause, ChangeSet, Content, Deleted, GrantPath, LeaseChange, LeaseKey, LeaseVersion,
     NAMESPACE_FLOORS_LIMIT, TermRecord, TraceId,
 };
+use crate::timer::Turn;
 
 /// One locked lease, and the changes that are made to it. [`run`](Self::run) takes the steps that
 /// are due before and after the request, and queues the changes for a commit. Every change goes
@@ -38,8 +39,6 @@ pub(super) struct LeaseTransaction<'a> {
     has_changed: bool,
     /// The request joined the waiting queue, so it has no answer yet.
     has_joined: bool,
-    /// A request or a client begins to wait for the end of the lease.
-    arms_timer: bool,
     /// This is a trial: the lease is a copy that the caller discards.
     is_trial: bool,
     /// The end of the last term that ended in this transaction.
@@ -72,7 +71,6 @@ impl<'a> LeaseTransaction<'a> {
             granted: Vec::new(),
             has_changed: false,
             has_joined: false,
-            arms_timer: false,
             is_trial: false,
             ended: None,
             unrecorded: None,
@@ -103,11 +101,14 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// Takes the steps that are due, and arms the timer for the next time.
-    pub(super) fn run_timer(mut self) {
-        self.arms_timer = true;
+    /// Takes the steps that are due. The turn ends when they are durable or undone.
+    pub(super) fn run_timer(mut self, turn: Option<Turn>) {
         self.settle();
         self.queue_changes();
+        if turn.is_some() {
+            let (queue, revision) = (&self.inner.commit_queue, self.entry.revision);
+            queue.on_durable(revision, |_| drop(turn));
+        }
     }
 
     /// Runs `request` on a copy of the lease, which is durable as of `revision`, at the current
@@ -217,7 +218,6 @@ impl<'a> LeaseTransaction<'a> {
         refusal: impl FnOnce() -> Problem,
     ) {
         self.has_joined = true;
-        self.arms_timer = true;
         let revision = self.entry.revision;
         if let Some(replaced) = self.entry.wait(priority, waiting) {
             deliver(self.inner, revision, replaced.reply_to, Err(refusal()));
@@ -226,7 +226,6 @@ impl<'a> LeaseTransaction<'a> {
 
     /// Returns a receiver that is notified of changes of the lease.
     pub(super) fn subscribe(&mut self) -> watch::Receiver<u64> {
-        self.arms_timer = true;
         self.entry.interest().subscribe()
     }
 
@@ -368,46 +367,35 @@ impl<'a> LeaseTransaction<'a> {
     /// ticket of the changes, if there are any.
     fn queue_changes(&mut self) -> Option<Ticket> {
         let changes = std::mem::take(&mut self.changes);
-        let (count, has_changes) = (changes.len() as u64, !changes.is_empty());
-        let mut ticket = None;
-        if has_changes {
-            let before = self.before.take().unwrap_or_else(|| self.entry.version());
-            // A release and the grant that follows it are committed together, or undone together.
-            let set = ChangeSet {
-                before,
-                changes,
-                ..ChangeSet::default()
-            };
-            let (last, appended) = self.inner.commit_queue.append(set);
-            ticket = appended;
-            self.entry.revision = last;
-            for mut grant in std::mem::take(&mut self.granted) {
-                grant.view.revision = last - count + grant.change;
-                if let Some((end, at)) = grant.after {
-                    measure_grant(self.inner, last, end, at);
-                }
-                deliver(self.inner, last, grant.reply_to, Ok(grant.view));
+        if changes.is_empty() {
+            return None;
+        }
+        let count = changes.len() as u64;
+        let before = self.before.take().unwrap_or_else(|| self.entry.version());
+        // A release and the grant that follows it are committed together, or undone together.
+        let set = ChangeSet {
+            before,
+            changes,
+            ..ChangeSet::default()
+        };
+        let (last, ticket) = self.inner.commit_queue.append(set);
+        self.entry.revision = last;
+        for mut grant in std::mem::take(&mut self.granted) {
+            grant.view.revision = last - count + grant.change;
+            if let Some((end, at)) = grant.after {
+                measure_grant(self.inner, last, end, at);
             }
+            deliver(self.inner, last, grant.reply_to, Ok(grant.view));
         }
-        self.arm_timer(has_changes);
+        if let Some(interest) = &self.entry.interest {
+            interest.send_replace(last);
+        }
+        // A renewal that is not a change makes the next step later. The timer then fires too early,
+        // and is armed again.
+        if let Some(at) = self.record().next_lapse(self.now) {
+            self.inner.timer.arm(self.key.hash(), at, self.now);
+        }
         ticket
-    }
-
-    /// Notifies long polls of changes, and arms the timer for the next step. A renewal without
-    /// other changes does not arm the timer: the timer then fires too early, and is armed again.
-    fn arm_timer(&mut self, has_changes: bool) {
-        if !has_changes && !self.arms_timer {
-            return;
-        }
-        let interest = &self.entry.interest;
-        if let (true, Some(interest)) = (has_changes, interest) {
-            interest.send_replace(self.entry.revision);
-        }
-        if (interest.is_some() || self.inner.needs_timer(self.key))
-            && let Some(at) = self.record().next_lapse(self.now)
-        {
-            self.inner.timer.arm(at, self.key.clone());
-        }
     }
 
     /// Returns the record of the term that ran before the last change. The record has the end of

@@ -210,15 +210,18 @@ impl Waiter {
     /// Leaves the queue. Returns whether the request was in it: if not, its outcome will arrive.
     fn leave(&self) -> bool {
         let mut shard = self.inner.table.lock(&self.key);
-        let (entry, now) = (shard.get_mut(&self.key), self.inner.clock.now());
-        let left = entry.and_then(|entry| entry.lease.leave(self.lease_id, self.number, now));
-        if left.is_some() {
+        let now = self.inner.clock.now();
+        let mut has_left = false;
+        if let Some(entry) = shard.get_mut(&self.key)
+            && entry.lease.leave(self.lease_id, self.number, now).is_some()
+        {
+            has_left = true;
             // The place is kept for a while, and then its memory is freed.
             let over = now + PLACE_KEPT_FOR;
-            self.inner.timer.arm(over, self.key.clone());
+            self.inner.timer.arm(self.key.hash(), over, now);
         }
         self.inner.tidy(&mut shard, &self.key);
-        left.is_some()
+        has_left
     }
 }
 

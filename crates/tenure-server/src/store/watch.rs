@@ -6,8 +6,6 @@ use tenure_core::wire::Problem;
 
 use super::{Inner, Store};
 use crate::events::{Page, PublishedEvent, Subscription, Topic};
-use crate::model::LeaseKey;
-use crate::scans;
 use crate::shares::{Share, Tenant};
 
 /// One watcher. Dropping it frees its permit.
@@ -49,22 +47,14 @@ impl Store {
         self.ready()?;
         let inner = &self.inner;
         let permit = inner.watching.admit(tenant, "streams of events")?;
-        let watcher = Watcher {
+        Ok(Watcher {
             inner: Arc::clone(inner),
             subscription: Subscription::new(&inner.events, topic, renewed),
             _permit: permit,
             sent: after.unwrap_or(0),
             page: after.map(|_| Page::default()),
             begins_with_reset: after.is_none(),
-        };
-        // From here on every change of these leases arms the timer. Leases that do not change must
-        // be read once, to end terms whose time is over and to arm the timer.
-        match &watcher.subscription.topic {
-            Topic::Lease(key) => inner.tick(key),
-            Topic::Namespace(namespace) => inner.scans.watch(namespace),
-            Topic::All => inner.scans.watch(scans::ALL),
-        }
-        Ok(watcher)
+        })
     }
 }
 
@@ -120,24 +110,5 @@ impl Watcher {
                 None => page.is_last = false,
             }
         }
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        let (scans, now) = (&self.inner.scans, self.inner.clock.now());
-        match &self.subscription.topic {
-            Topic::Lease(_) => {}
-            Topic::Namespace(namespace) => scans.leave(namespace, now),
-            Topic::All => scans.leave(scans::ALL, now),
-        }
-    }
-}
-
-impl Inner {
-    /// Returns whether the timer must know the end of this lease, although no acquire and no long
-    /// poll waits for it.
-    pub(super) fn needs_timer(&self, key: &LeaseKey) -> bool {
-        self.events.topics.is_watched(key) || self.scans.has(key.namespace())
     }
 }

@@ -66,7 +66,7 @@ impl<W> Entry<W> {
 
     /// Adds an acquire to the waiting queue. Returns the request that it replaces.
     pub(crate) fn wait(&mut self, priority: Priority, waiting: Waiting<W>) -> Option<Waiting<W>> {
-        // The timer is armed only for entries that have this sender.
+        // Its presence shows that a request waits.
         self.interest();
         self.lease.wait(priority, waiting)
     }

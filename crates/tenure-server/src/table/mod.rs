@@ -73,7 +73,7 @@ impl<W> Default for TableBuilder<W> {
 impl<W> TableBuilder<W> {
     pub(crate) fn add(&mut self, key: LeaseKey, entry: Entry<W>) {
         self.counts.add(&key);
-        let index = index(&key);
+        let index = index(key.hash());
         self.names[index].push(key.text().clone());
         self.shards[index].fill(key, entry);
     }
@@ -105,7 +105,12 @@ impl<W> Table<W> {
     /// Locks the shard of `key`. A thread never holds two of these locks; it uses
     /// [`Table::lock_all`] instead.
     pub(crate) fn lock(&self, key: &LeaseKey) -> MutexGuard<'_, Shard<W>> {
-        lock(&self.shards[index(key)])
+        self.lock_hash(key.hash())
+    }
+
+    /// Locks the shard of the keys with this hash.
+    pub(crate) fn lock_hash(&self, hash: u64) -> MutexGuard<'_, Shard<W>> {
+        lock(&self.shards[index(hash)])
     }
 
     /// Locks all shards, in order.
@@ -239,14 +244,15 @@ impl<W> Table<W> {
         Ok(())
     }
 
-    /// Removes the entry of `key` if it is vacant. The record of a deleted lease is remembered.
-    pub(crate) fn tidy(&self, shard: &mut Shard<W>, key: &LeaseKey, durable: u64) {
-        if shard.get(key).is_some_and(|entry| entry.is_vacant(durable)) {
-            if let Some(entry) = shard.remove(key) {
-                self.deleted.put(key, entry.lease.record().clone());
-            }
+    /// Removes the entry of `key` if it is vacant, and returns whether it was. The record of a
+    /// deleted lease is remembered.
+    pub(crate) fn tidy(&self, shard: &mut Shard<W>, key: &LeaseKey, durable: u64) -> bool {
+        let is_vacant = shard.get(key).is_some_and(|entry| entry.is_vacant(durable));
+        if is_vacant && let Some(entry) = shard.remove(key) {
+            self.deleted.put(key, entry.lease.record().clone());
             self.counts.remove(key);
         }
+        is_vacant
     }
 
     /// Stores the record of a lease that was deleted before this table was created. If the lease
@@ -262,7 +268,7 @@ impl Place {
     /// Returns the place after a key that was scanned.
     pub(crate) fn behind(key: &LeaseKey) -> Self {
         Self {
-            shard: index(key),
+            shard: index(key.hash()),
             after: Some(key.clone()),
         }
     }
@@ -270,7 +276,7 @@ impl Place {
 
 impl<W> Locked<'_, W> {
     pub(crate) fn shard_of(&mut self, key: &LeaseKey) -> &mut Shard<W> {
-        &mut self.shards[index(key)]
+        &mut self.shards[index(key.hash())]
     }
 }
 
@@ -281,8 +287,8 @@ pub(crate) fn prefix_of(namespace: Option<&str>) -> String {
 
 /// Returns the shard's number. The hash table in the shard uses the lowest and highest bits of the
 /// hash, so the number is from its middle bits.
-const fn index(key: &LeaseKey) -> usize {
-    (key.hash() >> 32) as usize % SHARDS
+const fn index(hash: u64) -> usize {
+    (hash >> 32) as usize % SHARDS
 }
 
 /// Locks a shard, even if a thread panicked while it held the lock. That is safe: the lease changes

@@ -46,6 +46,12 @@ impl<W> Shard<W> {
         slot.map(|slot| &mut slot.entry)
     }
 
+    /// Returns a lease by the hash of its key.
+    pub(crate) fn get_by_hash(&mut self, hash: u64) -> Option<(LeaseKey, &mut Entry<W>)> {
+        let slot = self.slots.find_mut(hash, |slot| slot.key.hash() == hash)?;
+        Some((slot.key.clone(), &mut slot.entry))
+    }
+
     /// Returns the names in this range, in order.
     pub(super) fn names(&self, range: impl RangeBounds<str>) -> impl Iterator<Item = &InlineStr> {
         self.order.range::<str, _>(range)

@@ -119,7 +119,7 @@ impl Way {
         service.scrape.requests.as_ref().unwrap().expose(&mut out);
         let refusals = &service.scrape.refusals;
         out.counters("refusals", "Refusals.", "code", refusals);
-        (response, out.text().unwrap())
+        (response, out.into_text())
     }
 
     /// Checks that the server itself refused the request, in the format of the API that the request

@@ -17,8 +17,8 @@ use crate::table::Place;
 /// The number of leases that are read before the lock of their shard is released: some 30 us.
 const PAGE: usize = 128;
 
-/// The time for which a walk works before it rests, as the scans of watched namespaces do. A request
-/// that needs a processor meanwhile waits no longer than it may wait for another request.
+/// The time for which a walk works before it rests. A request that needs a processor meanwhile waits
+/// no longer than it may wait for another request.
 const WORK: Duration = Duration::from_millis(1);
 
 /// All leases of a namespace, or of all namespaces, at one moment.

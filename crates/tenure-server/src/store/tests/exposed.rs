@@ -11,7 +11,7 @@ fn metrics(store: &Store) -> String {
     store.expose(&mut out);
     let survey = store.survey(&MetricsConfig::default());
     survey.expose(&mut out, clock::wall());
-    out.text().unwrap()
+    out.into_text()
 }
 
 #[track_caller]

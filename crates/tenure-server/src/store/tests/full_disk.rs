@@ -219,9 +219,21 @@ async fn on_a_full_disk_an_expired_lease_is_shown_as_expired_and_is_not_changed(
     let epoch = epoch_of(&on_engine(&script, Script::commit).await[0]);
     answer(granted).await.unwrap();
     tokio::time::sleep(Duration::from_millis(1_050)).await;
+    let (has_space, mut refused) = (Arc::new(AtomicBool::default()), 0);
+    let disk = tokio::task::spawn_blocking({
+        let has_space = Arc::clone(&has_space);
+        move || {
+            while !has_space.load(Ordering::SeqCst) {
+                if script.batches.recv_timeout(A_MOMENT).is_ok() {
+                    script.decide(Err(AppendError::DiskFull("no space".into())));
+                    refused += 1;
+                }
+            }
+            (script, refused)
+        }
+    });
 
     let seen = view(&store);
-    on_engine(&script, Script::refuse).await;
     let seen = answer(seen).await.unwrap();
     // The end has no revision yet, and nothing was granted.
     assert_eq!((seen.state, seen.revision), (State::Expired, 1));
@@ -233,29 +245,24 @@ async fn on_a_full_disk_an_expired_lease_is_shown_as_expired_and_is_not_changed(
                 .await
         }
     });
-    on_engine(&script, Script::refuse).await;
     let polled = answer(polled).await.unwrap();
     assert_eq!((polled.state, polled.revision), (State::Expired, 1));
-    assert!(script.is_idle(), "a poll does not try in a loop");
     let verified = tokio::spawn({
         let store = store.clone();
         let verify = Operation::Verify(Epoch::new(epoch).unwrap());
         async move { store.verify(&key(), &verify).await }
     });
-    on_engine(&script, Script::refuse).await;
     assert!(!verified.await.unwrap().unwrap().current);
     let listed = tokio::spawn({
         let store = store.clone();
         let namespace = key().namespace().to_owned();
         async move { store.list(&namespace, "", None, 10).await }
     });
-    on_engine(&script, Script::refuse).await;
     assert_eq!(listed.await.unwrap().unwrap().leases, [seen]);
     let told = tokio::spawn({
         let store = store.clone();
         async move { store.history(&key(), None).await }
     });
-    on_engine(&script, Script::refuse).await;
     let terms = told.await.unwrap().unwrap();
     let terms: Vec<_> = terms
         .iter()
@@ -267,6 +274,10 @@ async fn on_a_full_disk_an_expired_lease_is_shown_as_expired_and_is_not_changed(
         "the history shows no end that is not durable"
     );
 
+    has_space.store(true, Ordering::SeqCst);
+    let (script, refused) = disk.await.unwrap();
+    // One for each request, and one a second of the timer.
+    assert!(refused < 20, "{refused}: a poll does not try in a loop");
     // When there is space again, the end is a change like any other, published once.
     let seen = view(&store);
     let noted = on_engine(&script, Script::commit).await[0].term.clone();

@@ -161,6 +161,10 @@ impl Script {
 }
 
 fn scripted() -> (Store, Script) {
+    scripted_with(Loaded::default())
+}
+
+fn scripted_with(loaded: Loaded) -> (Store, Script) {
     let (batches, shown) = channel();
     let (verdicts, told) = channel();
     let shelf = Arc::default();
@@ -169,9 +173,10 @@ fn scripted() -> (Store, Script) {
         verdicts: told,
         shelf: Arc::clone(&shelf),
     };
+    let engine = Engine::over(Box::new(engine), loaded.revision);
     let store = Store::start(
-        Loaded::default(),
-        Some(Engine::over(Box::new(engine), 0)),
+        loaded,
+        Some(engine),
         StoreSetup::with_limits(Limits::default()),
     )
     .unwrap();

@@ -1,12 +1,15 @@
 //! The events that watchers receive, and the times at which they receive them.
 
+use tenure_core::lease::{Record, Rules, Stored, apply};
 use tenure_core::wire::EventKind;
+use tenure_core::{Instant, UnixMillis};
 
 use super::*;
 use crate::config::StoreConfig;
 use crate::events::Topic;
 use crate::store::WatchItem;
 use crate::store::watch::Watcher;
+use crate::timer::ENDS_AT_ONCE;
 
 fn watch(store: &Store) -> Watcher {
     store
@@ -115,60 +118,13 @@ async fn hold(store: &Store, lease: &str, time: Duration) -> u64 {
     store.acquire(&key, &request).await.unwrap().revision
 }
 
-/// Waits until no namespace is being scanned.
-async fn scans_at_rest(store: &Store) {
-    let at_rest = async {
-        while !store.inner.scans.are_at_rest() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(SOON, at_rest).await.expect("the scan ends");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_scan_ends_with_its_last_watcher_and_goes_on_with_the_next() {
-    const LEASES: usize = 20_000;
-    let store = Store::open(StoreConfig::memory()).unwrap();
-    for lease in 0..LEASES {
-        hold(&store, &lease.to_string(), Duration::from_secs(600)).await;
-    }
-    let known = || store.inner.timer.len();
-    let watcher = watch_all(&store);
-    let begun = async {
-        while known() == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, begun).await.expect("a scan");
-    drop(watcher);
-    scans_at_rest(&store).await;
-    assert!(known() < LEASES, "the scan did not stop");
-    // Streams that are opened and closed bring the scan to its end, because none of them restarts
-    // it.
-    let mut flaps = 0;
-    while known() < LEASES {
-        let watcher = watch_all(&store);
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        drop(watcher);
-        flaps += 1;
-        assert!(flaps < LEASES, "the timer knows {} leases", known());
-    }
-    let watcher = watch_all(&store);
-    scans_at_rest(&store).await;
-    drop(watcher);
-    let _next = watch_all(&store);
-    assert!(store.inner.scans.are_at_rest(), "no second scan");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_that_change_between_two_watchers_expire_in_the_stream() {
     let store = Store::open(StoreConfig::memory()).unwrap();
     let ms = Duration::from_millis;
     hold(&store, "renewed", ms(1_000)).await;
     let after = hold(&store, "held", ms(2_000)).await;
-    let watcher = watch_all(&store);
-    scans_at_rest(&store).await;
-    drop(watcher);
+    drop(watch_all(&store));
     // There is no watcher while one lease is acquired. There is none either while the timer, armed
     // too early, reads a lease that was renewed.
     hold(&store, "acquired", ms(2_000)).await;
@@ -181,7 +137,6 @@ async fn leases_that_change_between_two_watchers_expire_in_the_stream() {
     let mut watcher = store
         .watch(&Tenant::Unknown, topic, false, Some(after))
         .unwrap();
-    assert!(store.inner.scans.are_at_rest(), "no second scan");
     let mut expired = Vec::new();
     while expired.len() < 3 {
         let heard = timeout(SOON, watcher.next()).await.expect("an event");
@@ -194,6 +149,70 @@ async fn leases_that_change_between_two_watchers_expire_in_the_stream() {
     }
     expired.sort_unstable();
     assert_eq!(expired, ["acquired", "held", "renewed"]);
+}
+
+/// Returns a lease that is held for half a second after the start of a store.
+fn brief() -> Stored {
+    let (mut record, now) = (Record::default(), Instant::default());
+    let mut request = queued(9, Duration::ZERO).request;
+    request.duration = LeaseDuration::Fixed(Duration::from_millis(500));
+    let acquire = Operation::Acquire(request, UnixMillis::new(1));
+    apply(&mut record, &acquire, now, &Rules::NATIVE).unwrap();
+    record.store(now)
+}
+
+/// Waits until a change of this lease is in the commit queue.
+async fn in_queue(store: &Store, key: &LeaseKey) {
+    let is_queued = async {
+        while store.inner.commit_queue.last_durable(key).is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(SOON, is_queued).await.expect("a change");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_go_before_ends_for_which_no_request_waits() {
+    const LEASES: usize = 4 * ENDS_AT_ONCE;
+    let name = |number| LeaseKey::of_text(&format!("ns/{number}"));
+    let leases = (0..LEASES).map(|number| (name(number), brief(), 1));
+    let (store, script) = scripted_with(Loaded {
+        revision: 1,
+        ..Loaded::with(leases.collect())
+    });
+    let waited = tokio::spawn({
+        let store = store.clone();
+        async move { store.acquire(&name(7), &queued(2, SOON)).await }
+    });
+    queue_of(&store, 1).await;
+
+    // All leases end at once. Some ends are being written, and a waiter has got its lease meanwhile.
+    let mut changes = on_engine(&script, Script::batch).await;
+    in_queue(&store, &name(7)).await;
+    tokio::time::sleep(A_MOMENT).await;
+    let granted = acquire(&store, 1, Duration::ZERO);
+    in_queue(&store, &key()).await;
+    script.decide(Ok(()));
+    let is_request = |change: &LeaseChange| change.key == key();
+    while !changes.iter().any(is_request) {
+        changes.extend(on_engine(&script, Script::commit).await);
+    }
+    answer(granted).await.unwrap();
+    answer(waited).await.unwrap();
+    let before = changes.iter().position(is_request).unwrap();
+    assert!(
+        before <= ENDS_AT_ONCE + 2,
+        "{before} changes went before a request"
+    );
+
+    // Each end is written once.
+    while changes.len() < LEASES + 2 {
+        changes.extend(on_engine(&script, Script::commit).await);
+    }
+    let ended = changes
+        .iter()
+        .filter(|change| change.cause.kind() == EventKind::Expired);
+    assert_eq!(ended.count(), LEASES);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,5 +230,5 @@ async fn the_end_of_the_store_ends_all_watchers_and_they_leave_nothing_behind() 
     }
     drop(watchers);
     assert_eq!(store.inner.watching.taken(), 0);
-    assert!(!store.inner.events.topics.is_watched(&key()));
+    assert!(!store.inner.events.topics.is_any_watched());
 }

@@ -18,7 +18,7 @@ fn follow(server: &mut Server, duration: Duration) {
 fn metric(server: &Server, series: &str) -> f64 {
     let mut out = Exposition::default();
     server.status().metrics.expose(&mut out);
-    let text = out.text().unwrap();
+    let text = out.into_text();
     let mut lines = text.lines();
     let value = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     value

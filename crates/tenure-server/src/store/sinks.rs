@@ -1,34 +1,33 @@
-//! The subscribers to durable changes: the log file, the metrics, the audit log and the watchers.
+//! The sinks of committed changes.
 
 use std::fmt::Display;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use tenure_core::lease::{Change, Owner};
 use tracing::field::display;
 use tracing::{debug, info};
 
-use crate::audit::Audit;
-use crate::commit_queue::Subscriber;
+use super::Lasting;
 use crate::events::Events;
-use crate::metrics::StoreMetrics;
-use crate::model::{Cause, LeaseChange};
+use crate::model::{Cause, LeaseChange, Sink};
 
-/// The subscriber that logs and counts changes, records them in the audit log, and publishes them as events.
-#[derive(Debug)]
-pub(super) struct Subscribers {
-    pub(super) events: Arc<Events>,
-    pub(super) audit: Arc<OnceLock<Audit>>,
-    pub(super) metrics: Arc<StoreMetrics>,
+/// Returns all sinks, in the order in which they get the changes. **A new sink is a line here.**
+pub(super) fn all(events: &Arc<Events>, lasting: &Lasting) -> Vec<Arc<dyn Sink>> {
+    vec![
+        Arc::new(Log),
+        lasting.metrics.clone(),
+        lasting.audit.clone(),
+        events.clone(),
+    ]
 }
 
-impl Subscriber for Subscribers {
-    fn committed(&self, changes: Vec<LeaseChange>) {
+/// The log of the process.
+#[derive(Debug)]
+struct Log;
+
+impl Sink for Log {
+    fn committed(&self, changes: &[LeaseChange]) {
         changes.iter().for_each(log);
-        self.metrics.committed(&changes);
-        if let Some(audit) = self.audit.get() {
-            audit.record_changes(&changes);
-        }
-        self.events.publish(changes);
     }
 }
 
