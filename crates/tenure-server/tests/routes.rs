@@ -1,0 +1,309 @@
+//! The search for the route of a request: by the method, by the path, and by names in each spelling.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use common::wire::{Reply, Wire};
+use common::{Api, SOON, assert_ok, id, in_memory};
+use reqwest::header::HeaderMap;
+use serde_json::{Value, json};
+use tenure_server::access::Access;
+use tenure_server::{Server, Store, StoreConfig};
+use tokio::time::timeout;
+
+/// Returns the status, the headers without the date, and the body without the remaining time.
+async fn sent(api: &Api, path: &str, content_type: &str, body: &str) -> (u16, HeaderMap, Value) {
+    let request = api.request("POST".parse().unwrap(), path);
+    let request = request
+        .header("content-type", content_type)
+        // The answer contains the same id if it is a refusal.
+        .header("x-request-id", "r-1")
+        .body(body.to_owned());
+    let response = timeout(SOON, request.send()).await.unwrap().unwrap();
+    let (status, mut headers) = (response.status().as_u16(), response.headers().clone());
+    headers.remove("date");
+    let body = response.bytes().await.unwrap();
+    let mut body: Value = serde_json::from_slice(&body).unwrap();
+    let left = body.get_mut("remaining_ms");
+    if let Some(left) = left.filter(|left| !left.is_null()) {
+        assert!(left.as_u64().unwrap() > 50_000);
+        *left = Value::Null;
+    }
+    // The length depends on the remaining time.
+    headers.remove("content-length");
+    (status, headers, body)
+}
+
+#[tokio::test]
+async fn a_renewal_has_the_same_response_with_each_spelling_of_the_name() {
+    let api = in_memory().api;
+    assert_ok(&api.acquire("job", 1).await);
+    let json = "application/json";
+    let good = json!({"lease_id": id(1)}).to_string();
+    let renewals = [
+        (json, good.clone(), 200),
+        (
+            json,
+            json!({"lease_id": id(1), "duration_ms": 70_000}).to_string(),
+            200,
+        ),
+        ("application/json; charset=utf-8", good.clone(), 200),
+        ("text/plain", good.clone(), 415),
+        (json, json!({"lease_id": id(2)}).to_string(), 409),
+        (json, json!({"lease_id": "x"}).to_string(), 400),
+        (
+            json,
+            json!({"lease_id": id(1), "duration_ms": 1}).to_string(),
+            422,
+        ),
+        (json, json!({"lease_id": id(1), "more": 1}).to_string(), 400),
+        (json, format!("[{good}]"), 400),
+        (json, "{".to_owned(), 400),
+        (json, String::new(), 400),
+        (json, " ".repeat(1_000_000), 413),
+    ];
+    for (content_type, body, status) in renewals {
+        for (lease, spelt) in [("job", "%6aob"), ("none", "%6eone")] {
+            let path = |name| format!("/v1/namespaces/ns/leases/{name}/renew");
+            let short = sent(&api, &path(lease), content_type, &body).await;
+            let routed = sent(&api, &path(spelt), content_type, &body).await;
+            assert_eq!(short, routed, "{lease} {body:.80}");
+            match (lease, status) {
+                ("none", 200 | 409) => assert_eq!(short.0, 404),
+                _ => assert_eq!(short.0, status, "{body:.80}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_acquire_and_a_release_have_the_same_responses_with_each_spelling_of_the_name() {
+    let (fast, routed) = (in_memory().api, in_memory().api);
+    let json = "application/json";
+    let acquire = |number| common::minute(number).to_string();
+    let release = |number| json!({"lease_id": id(number), "reason": "done"}).to_string();
+    let mut nobody = common::minute(3);
+    nobody["holder"] = "".into();
+    for (verb, content_type, body, status) in [
+        ("release", json, release(1), 404),
+        ("acquire", json, acquire(1), 200),
+        ("acquire", json, acquire(1), 200),
+        ("acquire", json, acquire(2), 409),
+        ("acquire", "text/plain", acquire(1), 415),
+        ("acquire", json, nobody.to_string(), 400),
+        ("acquire", json, "{".to_owned(), 400),
+        ("acquire", json, " ".repeat(1_000_000), 413),
+        ("release", json, release(2), 409),
+        (
+            "release",
+            json,
+            json!({"lease_id": id(1), "more": 1}).to_string(),
+            400,
+        ),
+        ("release", "text/plain", release(1), 415),
+        ("release", json, release(1), 200),
+        ("release", json, release(1), 409),
+        ("acquire", json, acquire(1), 409),
+        ("acquire", json, acquire(2), 200),
+    ] {
+        let path = |name| format!("/v1/namespaces/ns/leases/{name}/{verb}");
+        let mut answers = [
+            sent(&fast, &path("job"), content_type, &body).await,
+            sent(&routed, &path("%6aob"), content_type, &body).await,
+        ];
+        for (_, headers, body) in &mut answers {
+            // The two stores differ in their ids and times, which a detail may contain.
+            assert!(headers.remove("tenure-store").is_some());
+            for field in ["epoch", "granted_at", "revision", "detail"] {
+                body.as_object_mut().unwrap().remove(field);
+            }
+        }
+        let [short, routed] = answers;
+        assert_eq!(short, routed, "{verb} {body:.80}");
+        assert_eq!(short.1["tenure-request-id"], "r-1");
+        assert_eq!(short.0, status, "{verb} {body:.80} {}", short.2);
+    }
+}
+
+/// A request; its status, its code, or with status 405 the methods of its path, and the label of its
+/// route in a store without access control; its status without a credential in a store with access
+/// control.
+type Row = (&'static str, u16, &'static str, &'static str, u16);
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    ("GET /", 200, "", "page", 200),
+    ("HEAD /", 200, "", "page", 200),
+    ("POST /", 405, "GET,HEAD", "other", 401),
+    ("GET /?x=1", 200, "", "page", 200),
+    ("GET /ui/app.js", 200, "", "page_file", 200),
+    ("HEAD /ui/app.js", 200, "", "page_file", 200),
+    ("GET /ui/none", 404, "unknown_route", "page_file", 404),
+    ("GET /ui/", 404, "unknown_route", "other", 404),
+    ("GET /ui", 404, "unknown_route", "other", 401),
+    ("GET /ui/a/b", 404, "unknown_route", "other", 401),
+    ("POST /ui/app.js", 405, "GET,HEAD", "other", 401),
+    ("GET /ui/%ff", 400, "", "page_file", 400),
+    ("GET /ui/app%2ejs", 200, "", "page_file", 200),
+    ("POST /ui/", 404, "unknown_route", "other", 401),
+    ("GET /livez", 200, "", "livez", 200),
+    ("HEAD /livez", 200, "", "livez", 200),
+    ("OPTIONS /livez", 405, "GET,HEAD", "other", 401),
+    ("POST /livez", 405, "GET,HEAD", "other", 401),
+    ("GET /livez/", 404, "unknown_route", "other", 401),
+    ("GET /livez?x=1", 400, "unknown_field", "livez", 400),
+    ("GET /livez?", 200, "", "livez", 200),
+    ("GET //livez", 404, "unknown_route", "other", 401),
+    ("GET /livez/x", 404, "unknown_route", "other", 401),
+    ("GET /Livez", 404, "unknown_route", "other", 401),
+    ("GET /live%7a", 404, "unknown_route", "other", 401),
+    ("BREW /livez", 405, "GET,HEAD", "other", 401),
+    ("TRACE /livez", 405, "GET,HEAD", "other", 401),
+    ("CONNECT localhost:1", 400, "malformed", "other", 400),
+    ("OPTIONS *", 404, "unknown_route", "other", 401),
+    ("GET http://localhost/livez", 200, "", "livez", 200),
+    ("GET /readyz", 200, "", "readyz", 200),
+    ("GET /active", 200, "", "active", 200),
+    ("GET /metrics", 200, "", "metrics", 401),
+    ("HEAD /metrics", 200, "", "metrics", 401),
+    ("GET /metrics?x", 400, "unknown_field", "metrics", 401),
+    ("GET /openapi.json", 200, "", "openapi", 200),
+    ("HEAD /openapi.json", 200, "", "openapi", 200),
+    ("POST /v1/session", 400, "malformed", "session", 401),
+    ("DELETE /v1/session", 400, "malformed", "session_end", 401),
+    ("GET /v1/session", 405, "POST,DELETE", "other", 401),
+    ("PUT /v1/session", 405, "POST,DELETE", "other", 401),
+    ("GET /v1/session/code", 405, "POST", "other", 401),
+    ("GET /v1", 404, "unknown_route", "other", 401),
+    ("GET /v1/", 404, "unknown_route", "other", 401),
+    ("GET /v1/nothing", 404, "unknown_route", "other", 401),
+    ("POST /v1/nothing", 404, "unknown_route", "other", 401),
+    ("HEAD /v1/nothing", 404, "", "other", 401),
+    ("GET /nothing", 404, "unknown_route", "other", 401),
+    ("GET /v1/namespaces", 200, "", "namespaces", 401),
+    ("GET /v1/namespaces/", 404, "unknown_route", "other", 401),
+    ("GET /v1/namespaces?after=a&after=b", 400, "malformed", "namespaces", 401),
+    ("GET /v1/namespaces?x=1", 400, "unknown_field", "namespaces", 401),
+    ("GET /v1/namespaces/ns", 404, "unknown_route", "other", 401),
+    ("GET /v1/namespaces/ns/leases", 200, "", "list", 401),
+    ("HEAD /v1/namespaces/ns/leases", 200, "", "list", 401),
+    ("POST /v1/namespaces/ns/leases", 405, "GET,HEAD", "other", 401),
+    ("GET /v1/namespaces//leases", 400, "invalid_name", "other", 401),
+    ("GET /v1/namespaces/ns/leases/", 404, "unknown_route", "other", 401),
+    ("GET /v1/namespaces/%6es/leases", 200, "", "list", 401),
+    ("GET /v1/namespaces/a%2fb/leases", 400, "invalid_name", "list", 401),
+    ("GET /v1/namespaces/%ff/leases", 400, "invalid_name", "list", 401),
+    ("GET /v1/namespaces/a%/leases", 400, "invalid_name", "list", 401),
+    ("GET /v1/namespaces/../leases", 400, "invalid_name", "list", 401),
+    ("GET /v1/namespaces/ns/leases?limit=0", 422, "out_of_range", "list", 401),
+    ("GET /v1/namespaces/ns/leases/job", 200, "", "view", 401),
+    ("HEAD /v1/namespaces/ns/leases/job", 200, "", "view", 401),
+    ("GET /v1/namespaces/ns/leases/j%6fb", 200, "", "view", 401),
+    ("PATCH /v1/namespaces/ns/leases/job", 405, "GET,HEAD,DELETE", "other", 401),
+    ("PUT /v1/namespaces/ns/leases/job", 405, "GET,HEAD,DELETE", "other", 401),
+    ("GET /v1/namespaces/ns/leases/none", 404, "unknown_lease", "view", 401),
+    ("HEAD /v1/namespaces/ns/leases/none", 404, "", "view", 401),
+    ("GET /v1/namespaces/ns/leases/%ff", 400, "invalid_name", "view", 401),
+    ("GET /v1/namespaces/ns/leases/a%20b", 400, "invalid_name", "view", 401),
+    ("GET /v1/namespaces/ns/leases/a%20b?x=1", 400, "invalid_name", "view", 401),
+    ("GET /v1/namespaces/ns/leases/job?x=1", 400, "unknown_field", "view", 401),
+    ("GET /v1/namespaces/ns/leases/job?wait_ms=x", 400, "malformed", "view", 401),
+    ("DELETE /v1/namespaces/ns/leases/a%20b?x=1", 400, "invalid_name", "delete", 401),
+    ("DELETE /v1/namespaces/ns/leases/job?x=1", 400, "unknown_field", "delete", 401),
+    ("DELETE /v1/namespaces/ns/leases/job?", 409, "lease_held", "delete", 401),
+    ("HEAD /v1/namespaces/ns/leases/job/events", 200, "", "events", 401),
+    ("HEAD /v1/namespaces/ns/leases/events", 200, "", "view", 401),
+    ("HEAD /v1/events", 200, "", "all_events", 401),
+    ("GET /v1/namespaces/ns/leases/job/renew", 405, "POST", "other", 401),
+    ("POST /v1/namespaces/ns/leases/job/renew", 400, "malformed", "renew", 401),
+    ("POST /v1/namespaces/ns/leases/job/renew?", 400, "malformed", "renew", 401),
+    ("POST /v1/namespaces/ns/leases/job/renew?x=1", 400, "unknown_field", "renew", 401),
+    ("POST /v1/namespaces/ns/leases/a%20b/renew", 400, "invalid_name", "renew", 401),
+    ("POST /v1/namespaces/ns/leases/%ff/renew", 400, "invalid_name", "renew", 401),
+    ("POST /v1/namespaces/ns/leases/job/renew/", 404, "unknown_route", "other", 401),
+    ("POST /v1/namespaces/ns/leases/a/b/renew", 404, "unknown_route", "other", 401),
+    ("POST /v1/namespaces/ns/leases//renew", 400, "invalid_name", "other", 401),
+    ("POST /v1/namespaces/ns/leases/job/%72enew", 404, "unknown_route", "other", 401),
+    ("POST /v1/namespaces/ns/leases/job/nothing", 404, "unknown_route", "other", 401),
+    ("POST /v1/namespaces/ns/renew", 400, "malformed", "renew_many", 401),
+    ("GET /v1/namespaces/ns/renew", 405, "POST", "other", 401),
+    ("POST /v1/namespaces/a%20b/renew", 400, "invalid_name", "renew_many", 401),
+    ("GET /v1/namespaces/ns/leases/job/metadata", 405, "PUT", "other", 401),
+    ("PUT /v1/namespaces/ns/leases/job/metadata", 400, "malformed", "metadata", 401),
+    ("GET /v1/namespaces/ns/leases/job/history", 200, "", "history", 401),
+    ("HEAD /v1/namespaces/ns/leases/job/history", 200, "", "history", 401),
+    ("POST /v1/namespaces/ns/leases/job/release?x=1", 400, "unknown_field", "release", 401),
+    ("POST /v1/namespaces/ns/leases/job/acquire?x=1", 400, "unknown_field", "acquire", 401),
+    ("POST /v1/namespaces/ns/leases/job/handover?x=1", 400, "unknown_field", "handover", 401),
+    ("POST /v1/namespaces/ns/leases/job/break?x=1", 400, "unknown_field", "break", 401),
+];
+
+/// Sends a request with an empty object as its body.
+async fn reply(api: &Api, line: &str) -> Reply {
+    let mut wire = Wire::connect(api).await;
+    let request = format!(
+        "{line} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: 2\r\n\r\n{{}}"
+    );
+    wire.send(request).await.unwrap();
+    let (method, _) = line.split_once(' ').unwrap();
+    wire.reply_to(method).await.expect(line)
+}
+
+#[tokio::test]
+async fn each_method_and_path_has_its_answer_and_its_label() {
+    let open = in_memory().api;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("access.toml");
+    fs::write(&file, "version = 1\n").unwrap();
+    let store = Store::open(StoreConfig::memory()).unwrap();
+    let guarded = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let guarded = common::served(guarded.with_access(Access::open(file).unwrap())).api;
+    assert_ok(&open.acquire("job", 1).await);
+    let mut counts = BTreeMap::from([(("acquire", 200), 1)]);
+    for (line, status, told, label, without_credential) in ROWS {
+        let of_get = match line.strip_prefix("HEAD ") {
+            Some(path) if !path.ends_with("/events") => {
+                *counts.entry((label, *status)).or_default() += 1;
+                Some(reply(&open, &format!("GET {path}")).await)
+            }
+            _ => None,
+        };
+        let found = reply(&open, line).await;
+        assert_eq!(found.answer.0, *status, "{line}: {found:?}");
+        match status {
+            405 => assert!(found.has(&format!("allow: {told}")), "{line}: {found:?}"),
+            _ => assert_eq!(
+                found.answer.1["code"].as_str().unwrap_or(""),
+                *told,
+                "{line}"
+            ),
+        }
+        // An answer to HEAD has the headers of the answer to GET.
+        if let Some(of_get) = of_get.filter(|_| *label != "metrics") {
+            let length = |reply: &Reply| {
+                let mut lines = reply.head.lines();
+                lines
+                    .find(|line| line.starts_with("content-length: "))
+                    .map(str::to_owned)
+            };
+            assert!(length(&found).is_some(), "{line}: {found:?}");
+            assert_eq!(length(&found), length(&of_get), "{line}");
+        }
+        *counts.entry((label, *status)).or_default() += 1;
+        let status = reply(&guarded, line).await.answer.0;
+        assert_eq!(status, *without_credential, "{line} without a credential");
+    }
+    let metrics = open.request("GET".parse().unwrap(), "/metrics").send();
+    let metrics = metrics.await.unwrap().text().await.unwrap();
+    for ((label, status), count) in counts {
+        let name = "tenure_http_requests_total";
+        let line = format!("{name}{{route=\"{label}\",status=\"{status}\"}} {count}");
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line} is not in\n{metrics}"
+        );
+    }
+}
