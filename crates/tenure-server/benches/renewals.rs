@@ -4,8 +4,9 @@
 //! Nearly all requests of a lease store are renewals. The bare handler is plain axum: a route, the
 //! `Path` and `Json` extractors, and the same types with texts of the same length. It runs on the
 //! same server and allocator, without the store's limits, clocks and tables. The difference is the
-//! cost of the store: names, limits, the table, the lock and the rules, minus the cost of the
-//! router, which the fast path saves. This cost must not grow much with the number of leases.
+//! cost of the store: names, limits, the table, the lock and the rules, minus the cost of
+//! axum's router, which the store does not use. This cost must not grow much with the number of
+//! leases.
 
 mod support;
 

@@ -11,23 +11,23 @@ use crate::access::{Access, Caller, PresentedCertificate};
 use crate::audit::Audit;
 use crate::http::origin::check_origin;
 use crate::http::request_id::LazyRequestId;
-use crate::http::routes;
+use crate::http::routes::Found;
 
 /// Returns the caller of a request of the native API, or a refusal of the request.
 pub(super) fn admit(
     access: &Access,
     audit: &Audit,
-    head: &Parts,
+    (head, found): (&Parts, &Found<'_>),
     certificate: Option<&PresentedCertificate>,
     client: Option<IpAddr>,
     request: &LazyRequestId,
 ) -> Result<Caller, Problem> {
     check_origin(&head.method, &head.headers)?;
-    if routes::is_probe(head) {
+    if found.is_probe() {
         return Ok(Caller::Unknown);
     }
     check_host(access, head)?;
-    if routes::is_open(head) {
+    if found.is_open(head) {
         return Ok(Caller::Unknown);
     }
     let has_header = head.headers.contains_key(AUTHORIZATION);
@@ -35,9 +35,7 @@ pub(super) fn admit(
         // If a header is present, only the header counts: the rights of a request must not depend
         // on its connection, which may be the connection of a proxy.
         Some(certificate) if !has_header => access.authenticate_certificate(certificate, client),
-        None if !has_header && access.is_guarded() && routes::may_have_code(head) => {
-            Ok(Caller::Unknown)
-        }
+        None if !has_header && access.is_guarded() && found.may_have_code() => Ok(Caller::Unknown),
         _ => access.authenticate(&head.headers, client),
     };
     if let Err(problem) = &caller
@@ -70,6 +68,7 @@ fn check_host(access: &Access, head: &Parts) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::routes;
     use axum::http::Request;
 
     fn admitted(host: &str, path: &str) -> bool {
@@ -77,7 +76,9 @@ mod tests {
         let request = Request::builder().uri(path).header(HOST, host);
         let head = request.body(()).unwrap().into_parts().0;
         let request = LazyRequestId::of(&head.headers);
-        let refusal = admit(&access, &Audit::none(), &head, None, None, &request).err();
+        let found = routes::find(&head.method, path);
+        let asked = (&head, &found);
+        let refusal = admit(&access, &Audit::none(), asked, None, None, &request).err();
         assert!(refusal.as_ref().is_none_or(|refusal| refusal.status == 403));
         refusal.is_none()
     }

@@ -1,47 +1,43 @@
 //! The request path: the checks of every request, in this order.
 //!
 //! ```text
-//! connection -> head -> guard -> limit of connections -+-> fast path (acquire, renew, release)
-//!                                                      +-> routes
+//! connection -> head -> guard -> limit of connections -+-> route
 //!                                                      +-> another protocol
 //! ```
 //!
-//! The service also drains unread bodies, converts a panic into a response, and counts the request. A further check that
-//! applies to all requests belongs here, because no other module can call a handler. The guard
-//! identifies the caller of a request, and each route checks whether that caller has the right to
-//! it.
+//! The service also drains unread bodies, converts a panic into a response, and counts the request. A
+//! further check that applies to all requests belongs here, because no other module can call a
+//! handler. The guard identifies the caller of a request, and [`authorize`](super::authorize) checks
+//! whether that caller has the right of the route.
 
 mod guard;
 mod span;
 
-use std::any::Any;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, ETAG, EXPECT};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, EXPECT};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use futures_util::FutureExt;
 use tenure_core::wire::{Code, Problem, STORE_HEADER};
-use tower_service::Service as _;
 use tracing::error;
 
-use super::auditor::ClientAddress;
-use super::authorize::is_stream;
+use super::authorize;
+use super::call::{Call, Names};
 use super::drain::DrainOnDrop;
-use super::fast_path::{FastRequest, Verb};
+use super::events::EVENT_STREAM;
 use super::head::check_head;
 use super::metrics::Scrape;
-use super::problem::ProblemResponse;
+use super::problem;
 use super::protocol::Protocol;
-use super::request_id::{LazyRequestId, RequestId};
-use super::routes::{self, Serves};
+use super::request_id::LazyRequestId;
+use super::routes::{self, Found, Serves};
 use crate::Store;
 use crate::access::{Access, ClientAuthorities, PresentedCertificate, TrustedProxies};
 use crate::audit::Audit;
@@ -68,7 +64,6 @@ pub(crate) struct HttpService {
     access: Access,
     audit: Audit,
     proxies: TrustedProxies,
-    routes: Router,
     serves: Serves,
     protocol: Option<Arc<dyn Protocol>>,
     /// The metrics, which count each request.
@@ -122,11 +117,10 @@ pub(crate) struct Source {
 /// The data of a request that its whole path uses.
 struct RequestContext<'a> {
     began: Instant,
+    source: &'a Source,
     store: &'a Store,
     id: &'a LazyRequestId,
     span: &'a RequestSpan,
-    /// The request, if it needs no router.
-    fast: Option<FastRequest>,
 }
 
 impl HttpService {
@@ -142,8 +136,7 @@ impl HttpService {
         } = config;
         let label = protocol.as_ref().map(|protocol| protocol.label());
         let scrape = Scrape::new(metrics, &stores, &access, &audit, tls, label);
-        let service = Self {
-            routes: Router::new(),
+        Self {
             serves: Serves::All,
             stores,
             access,
@@ -151,14 +144,12 @@ impl HttpService {
             proxies,
             protocol,
             scrape: Arc::new(scrape),
-        };
-        service.with_routes()
+        }
     }
 
     /// Creates the service of the listener for metrics, with its own rules of access.
     pub(crate) fn for_metrics(&self, access: Access) -> Self {
-        let service = Self {
-            routes: Router::new(),
+        Self {
             serves: Serves::Metrics,
             stores: self.stores.clone(),
             access,
@@ -166,15 +157,7 @@ impl HttpService {
             proxies: self.proxies.clone(),
             protocol: None,
             scrape: Arc::clone(&self.scrape),
-        };
-        service.with_routes()
-    }
-
-    fn with_routes(self) -> Self {
-        let (stores, audit) = (self.stores.clone(), self.audit.clone());
-        let scrape = Arc::clone(&self.scrape);
-        let routes = routes::router(stores, &self.access, audit, scrape, self.serves);
-        Self { routes, ..self }
+        }
     }
 
     /// Returns whether connections from this address carry requests of many clients.
@@ -188,49 +171,54 @@ impl HttpService {
         let store = self.stores.current();
         let (head, body) = request.into_parts();
         let protocol = self.protocol_of(&head);
-        let fast = match (protocol, self.serves) {
-            (None, Serves::All) => FastRequest::of(&head),
-            _ => None,
+        let found = match protocol {
+            Some(_) => Found::default(),
+            None => routes::find(&head.method, head.uri.path()),
         };
-        let route = match (protocol, &fast) {
-            (Some(_), _) => routes::PROTOCOL,
-            (None, Some(fast)) => fast.verb.position(),
-            (None, None) => routes::position(&head).unwrap_or(routes::NO_ROUTE),
+        let (label, is_change) = match protocol {
+            Some(protocol) => {
+                let is_change = !head.method.is_safe() && !protocol.is_renewal(&head);
+                (routes::PROTOCOL, is_change)
+            }
+            None => (found.label(), found.is_change(&head.method)),
         };
         let id = LazyRequestId::of(&head.headers);
-        let is_change = match protocol {
-            Some(protocol) => !head.method.is_safe() && !protocol.is_renewal(&head),
-            None => routes::is_change(&head.method, head.uri.path()),
-        };
         let is_read = head.method.is_safe();
-        let span = RequestSpan::begin(&head, is_change);
+        let span = RequestSpan::begin(&head, &found, is_change);
         let context = RequestContext {
             began,
+            source,
             store: &store,
             id: &id,
             span: &span,
-            fast,
         };
-        let answer = self.check_and_handle(source, protocol, context, head, body);
-        let answer = AssertUnwindSafe(answer).catch_unwind().await;
-        let mut response =
-            answer.unwrap_or_else(|panic| refuse(protocol, None, panicked(&*panic, id.id())));
-        if protocol.is_none() {
-            id.answer(&mut response);
-            let headers = response.headers_mut();
-            if let Some(id) = store.id_header() {
-                headers.insert(STORE, id);
+        let mut response = match protocol {
+            Some(protocol) => {
+                let answer = self.serve_foreign(protocol, context, head, body);
+                let refused = |problem| refuse(protocol, None, problem);
+                without_panics(answer, &id, refused).await
             }
-            if is_read {
-                forbid_keeping(&mut response);
+            None => {
+                let answer = self.serve_native(context, &head, &found, body);
+                let mut response =
+                    without_panics(answer, &id, |problem| problem::response(&problem)).await;
+                id.answer(&mut response);
+                let headers = response.headers_mut();
+                if let Some(id) = store.id_header() {
+                    headers.insert(STORE, id);
+                }
+                if is_read {
+                    forbid_keeping(&mut response);
+                }
+                response
             }
-        }
+        };
         span.record_answer(&response, &id);
         let is_standby = response.extensions().get() == Some(&Code::NotActive);
         if source.over.is_some() || is_standby {
             close_after(&mut response);
         }
-        self.count(route, &response, began);
+        self.count(label, &response, began);
         response
     }
 
@@ -249,46 +237,48 @@ impl HttpService {
         }
     }
 
-    async fn check_and_handle(
+    async fn serve_foreign(
         &self,
-        source: &Source,
-        protocol: Option<&dyn Protocol>,
-        RequestContext {
-            began,
+        protocol: &dyn Protocol,
+        context: RequestContext<'_>,
+        head: Parts,
+        body: Body,
+    ) -> Response {
+        let (store, source) = (context.store, context.source);
+        let body = match check_head(&head, store.limits().max_header_bytes) {
+            Ok(()) => context.body(&head, body),
+            Err(problem) => {
+                return refuse_head(problem, |problem| refuse(protocol, Some(&head), problem));
+            }
+        };
+        let checked = guard::admit_foreign(&self.access, &head)
+            .and_then(|()| self.check_load(store, source, || protocol.is_renewal(&head)));
+        if let Err(problem) = checked {
+            return refuse(protocol, Some(&head), problem);
+        }
+        let request = Request::from_parts(head, Body::new(body));
+        let answer = protocol.serve(request, source.client);
+        TraceId::scope(context.span.trace(), answer).await
+    }
+
+    async fn serve_native(
+        &self,
+        context: RequestContext<'_>,
+        head: &Parts,
+        found: &Found<'_>,
+        body: Body,
+    ) -> Response {
+        let RequestContext {
+            source,
             store,
             id,
             span,
-            fast,
-        }: RequestContext<'_>,
-        mut head: Parts,
-        body: Body,
-    ) -> Response {
-        if let Err(problem) = check_head(&head, store.limits().max_header_bytes) {
-            let is_malformed = problem.code == Code::Malformed;
-            let mut response = refuse(protocol, Some(&head), problem);
-            if is_malformed {
-                // The head may not define where its request ends, so the server reads nothing after
-                // it.
-                close_after(&mut response);
-            }
-            return response;
-        }
-        let body = DrainOnDrop {
-            body: Some(body),
-            until: began + store.limits().request_time,
-            expects_continue: head.headers.contains_key(EXPECT),
-            over: source.over.clone(),
+            ..
+        } = context;
+        let body = match check_head(head, store.limits().max_header_bytes) {
+            Ok(()) => context.body(head, body),
+            Err(problem) => return refuse_head(problem, |problem| problem::response(&problem)),
         };
-        if let Some(protocol) = protocol {
-            let checked = guard::admit_foreign(&self.access, &head)
-                .and_then(|()| self.check_load(store, source, Some(protocol), &head));
-            if let Err(problem) = checked {
-                return refuse(Some(protocol), Some(&head), problem);
-            }
-            let request = Request::from_parts(head, Body::new(body));
-            let answer = protocol.serve(request, source.client);
-            return TraceId::scope(span.trace(), answer).await;
-        }
         // The limit of wrong credentials counts the client and not its proxy. Otherwise one client
         // with a wrong token would use up the failures of all clients of the proxy, and the check
         // of a valid web token that the store does not know yet would be delayed. The drawback: a
@@ -296,18 +286,19 @@ impl HttpService {
         let client = source
             .client
             .map(|peer| self.proxies.client(peer, &head.headers));
+        let (access, audit) = (&self.access, &self.audit);
         let certificate = source.certificate.as_ref();
-        let admitted = guard::admit(&self.access, &self.audit, &head, certificate, client, id);
+        let admitted = guard::admit(access, audit, (head, found), certificate, client, id);
         let admitted = admitted.and_then(|caller| {
-            self.check_load(store, source, None, &head)?;
+            self.check_load(store, source, || found.is_essential())?;
             Ok(caller)
         });
         let caller = match admitted {
             Ok(caller) => caller,
             Err(problem) => {
-                let mut response = ProblemResponse(problem).into_response();
+                let mut response = problem::response(&problem);
                 let has_header = head.headers.contains_key(AUTHORIZATION);
-                if !has_header && self.access.asks_for_certificates() {
+                if !has_header && access.asks_for_certificates() {
                     // Only another connection can have another certificate, or a certificate at
                     // all.
                     close_after(&mut response);
@@ -316,26 +307,36 @@ impl HttpService {
             }
         };
         span.record_caller(&caller);
-        if routes::is_change(&head.method, head.uri.path()) {
+        if found.is_change(&head.method) {
             // The answer contains the id.
             id.id();
         }
-        if let Some(fast) = fast {
-            let request = Request::from_parts(head, body);
-            let answer = fast.execute(store, &self.access, caller, request);
-            if fast.verb == Verb::Renew {
-                return answer.await.into_response();
-            }
-            return in_scope(span, Box::pin(answer.map(IntoResponse::into_response))).await;
+        let route = match found.served(self.serves, head) {
+            Ok(route) => route,
+            Err(refusal) => return refusal,
+        };
+        let call = Call {
+            store,
+            access,
+            audit,
+            scrape: &self.scrape,
+            head,
+            names: &Names::of(found),
+            caller,
+            client,
+            id,
+            body: Bytes::new(),
+        };
+        let answer = measure(TraceId::scope(
+            span.trace(),
+            authorize::answer(route, call, body),
+        ));
+        let (answer, waited) = answer.await;
+        let mut response = answer.unwrap_or_else(|problem| problem::response(&problem));
+        if waited != Waited::default() {
+            response.extensions_mut().insert(waited);
         }
-        head.extensions.insert(caller);
-        head.extensions.insert(ClientAddress(client));
-        if let Some(id) = id.used() {
-            head.extensions.insert::<RequestId>(id.clone());
-        }
-        let request = Request::from_parts(head, Body::new(body));
-        let answer = self.routes.clone().call(request);
-        in_scope(span, answer.map(|Ok(response)| response)).await
+        response
     }
 
     /// Returns the authorities of client certificates, if the store asks clients for certificates.
@@ -353,15 +354,9 @@ impl HttpService {
         &self,
         store: &Store,
         source: &Source,
-        protocol: Option<&dyn Protocol>,
-        head: &Parts,
+        is_essential: impl FnOnce() -> bool,
     ) -> Result<(), Problem> {
-        let is_served = source.over.is_none()
-            || protocol.map_or_else(
-                || routes::is_essential(head),
-                |protocol| protocol.is_renewal(head),
-            );
-        if is_served {
+        if source.over.is_none() || is_essential() {
             return Ok(());
         }
         let limits = store.limits();
@@ -385,11 +380,39 @@ impl HttpService {
     }
 }
 
-/// Runs a handler in the trace of its request. The response has the time for which it waited.
-async fn in_scope(span: &RequestSpan, answer: impl Future<Output = Response>) -> Response {
-    let (mut response, waited) = measure(TraceId::scope(span.trace(), answer)).await;
-    if waited != Waited::default() {
-        response.extensions_mut().insert(waited);
+impl RequestContext<'_> {
+    fn body(&self, head: &Parts, body: Body) -> DrainOnDrop {
+        DrainOnDrop {
+            body: Some(body),
+            until: self.began + self.store.limits().request_time,
+            expects_continue: head.headers.contains_key(EXPECT),
+            over: self.source.over.clone(),
+        }
+    }
+}
+
+/// Returns the answer, or a refusal after a panic: a bug of the store ends one request and nothing
+/// else.
+async fn without_panics(
+    answer: impl Future<Output = Response>,
+    id: &LazyRequestId,
+    refuse: impl FnOnce(Problem) -> Response,
+) -> Response {
+    let answer = AssertUnwindSafe(answer).catch_unwind().await;
+    answer.unwrap_or_else(|panic| {
+        let (request, error) = (id.id(), panics::text(&*panic));
+        error!(%request, error, "a request failed because of a bug in the store");
+        refuse(Problem::new(Code::Internal, "see the store's log"))
+    })
+}
+
+/// Refuses a head. A malformed head may not define where its request ends, so the server reads
+/// nothing after it.
+fn refuse_head(problem: Problem, refuse: impl FnOnce(Problem) -> Response) -> Response {
+    let is_malformed = problem.code == Code::Malformed;
+    let mut response = refuse(problem);
+    if is_malformed {
+        close_after(&mut response);
     }
     response
 }
@@ -398,8 +421,9 @@ async fn in_scope(span: &RequestSpan, answer: impl Future<Output = Response>) ->
 /// data. A proxy must pass each event of a stream on at once, so it must not compress or collect
 /// them either.
 fn forbid_keeping(response: &mut Response) {
-    let is_stream = is_stream(response);
     let headers = response.headers_mut();
+    let content_type = headers.get(CONTENT_TYPE);
+    let is_stream = content_type.is_some_and(|value| value == EVENT_STREAM);
     if is_stream {
         let value = HeaderValue::from_static("no-store, no-transform");
         headers.insert(CACHE_CONTROL, value);
@@ -415,21 +439,11 @@ fn close_after(response: &mut Response) {
     response.headers_mut().insert(CONNECTION, close);
 }
 
-fn refuse(protocol: Option<&dyn Protocol>, head: Option<&Parts>, problem: Problem) -> Response {
-    let Some(protocol) = protocol else {
-        return ProblemResponse(problem).into_response();
-    };
+fn refuse(protocol: &dyn Protocol, head: Option<&Parts>, problem: Problem) -> Response {
     let code = problem.code;
     let mut response = protocol.refuse(head, problem);
     response.extensions_mut().insert(code);
     response
-}
-
-/// Converts a panic into a problem: a bug of the store ends one request and nothing else.
-fn panicked(panic: &(dyn Any + Send), request: &RequestId) -> Problem {
-    let error = panics::text(panic);
-    error!(%request, error, "a request failed because of a bug in the store");
-    Problem::new(Code::Internal, "see the store's log")
 }
 
 #[cfg(test)]
