@@ -144,6 +144,7 @@ impl Connections {
         let source = Source {
             client,
             certificate: None,
+            credential: Arc::default(),
             over,
             is_over_for_address,
         };

@@ -7,7 +7,8 @@ use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::request::Parts;
 use tenure_core::wire::{self, Code, Problem};
 
-use crate::access::{Access, Caller, PresentedCertificate};
+use super::Source;
+use crate::access::{Access, Caller};
 use crate::audit::Audit;
 use crate::http::origin::check_origin;
 use crate::http::request_id::LazyRequestId;
@@ -18,7 +19,7 @@ pub(super) fn admit(
     access: &Access,
     audit: &Audit,
     (head, found): (&Parts, &Found<'_>),
-    certificate: Option<&PresentedCertificate>,
+    source: &Source,
     client: Option<IpAddr>,
     request: &LazyRequestId,
 ) -> Result<Caller, Problem> {
@@ -31,12 +32,13 @@ pub(super) fn admit(
         return Ok(Caller::Unknown);
     }
     let has_header = head.headers.contains_key(AUTHORIZATION);
+    let certificate = source.certificate.as_ref();
     let caller = match certificate {
         // If a header is present, only the header counts: the rights of a request must not depend
         // on its connection, which may be the connection of a proxy.
         Some(certificate) if !has_header => access.authenticate_certificate(certificate, client),
         None if !has_header && access.is_guarded() && found.may_have_code() => Ok(Caller::Unknown),
-        _ => access.authenticate(&head.headers, client),
+        _ => access.authenticate_on(&source.credential, &head.headers, client),
     };
     if let Err(problem) = &caller
         && (has_header || certificate.is_some())
@@ -78,7 +80,8 @@ mod tests {
         let request = LazyRequestId::of(&head.headers);
         let found = routes::find(&head.method, path);
         let asked = (&head, &found);
-        let refusal = admit(&access, &Audit::none(), asked, None, None, &request).err();
+        let source = Source::default();
+        let refusal = admit(&access, &Audit::none(), asked, &source, None, &request).err();
         assert!(refusal.as_ref().is_none_or(|refusal| refusal.status == 403));
         refusal.is_none()
     }

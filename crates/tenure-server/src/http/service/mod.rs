@@ -39,7 +39,9 @@ use super::protocol::Protocol;
 use super::request_id::LazyRequestId;
 use super::routes::{self, Found, Serves};
 use crate::Store;
-use crate::access::{Access, ClientAuthorities, PresentedCertificate, TrustedProxies};
+use crate::access::{
+    Access, ClientAuthorities, LastCredential, PresentedCertificate, TrustedProxies,
+};
 use crate::audit::Audit;
 use crate::metrics::{ConnectionRefusal, MetricsConfig, Waited, measure};
 use crate::model::TraceId;
@@ -105,6 +107,7 @@ pub(crate) struct Source {
     pub(crate) client: Option<IpAddr>,
     /// The certificate that the client presented, valid or not.
     pub(crate) certificate: Option<PresentedCertificate>,
+    pub(crate) credential: Arc<LastCredential>,
     /// The permit of a connection over the limit. Such a connection may renew leases, so that a
     /// holder keeps its lease however many other clients connect. It may also check liveness, so
     /// that a busy store is not killed.
@@ -287,8 +290,7 @@ impl HttpService {
             .client
             .map(|peer| self.proxies.client(peer, &head.headers));
         let (access, audit) = (&self.access, &self.audit);
-        let certificate = source.certificate.as_ref();
-        let admitted = guard::admit(access, audit, (head, found), certificate, client, id);
+        let admitted = guard::admit(access, audit, (head, found), source, client, id);
         let admitted = admitted.and_then(|caller| {
             self.check_load(store, source, || found.is_essential())?;
             Ok(caller)

@@ -102,6 +102,7 @@ impl Way {
         let source = Source {
             client: None,
             certificate: None,
+            credential: Arc::default(),
             over: match self.load {
                 Load::Within => None,
                 Load::Over => overflow.enter(),
