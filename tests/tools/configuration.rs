@@ -209,6 +209,7 @@ fn each_limit_is_refused_outside_of_its_range_with_both_ends() {
         run(&["config", "check", path.to_str().unwrap()])
     };
     for (key, least, below, most, above) in [
+        ("worker_threads", "1", "0", "1024", "1025"),
         ("max_body_bytes", "1024", "1023", "1048576", "1048577"),
         ("max_header_bytes", "8192", "8191", "65536", "65537"),
         ("max_name_bytes", "1", "0", "128", "129"),

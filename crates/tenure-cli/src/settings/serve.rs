@@ -8,6 +8,7 @@ use tenure::config::ConfigError;
 use tenure_server::{ClusterConfig, Limits};
 
 use super::{cluster, limits};
+use crate::runtime;
 
 /// The names of the engines.
 pub(crate) const ENGINES: [&str; 4] = [EMBEDDED, MEMORY, cluster::ETCD, cluster::POSTGRES];
@@ -24,6 +25,8 @@ pub(crate) struct StoreSettings {
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) cluster: Option<ClusterConfig>,
     pub(crate) limits: Limits,
+    /// The number of threads that answer requests.
+    pub(crate) worker_threads: usize,
 }
 
 impl StoreSettings {
@@ -39,11 +42,13 @@ impl StoreSettings {
         })?;
         let engine = engine.unwrap_or(EMBEDDED);
         let data_dir = data_dir(settings)?;
+        let workers = settings.number("serve.worker_threads", 1..=1024)?;
         Ok(Self {
             listen,
             data_dir: (engine == EMBEDDED).then_some(data_dir),
             cluster: cluster::config(settings, engine, listen)?,
             limits,
+            worker_threads: workers.unwrap_or_else(runtime::workers),
         })
     }
 

@@ -116,6 +116,7 @@ pub(super) fn store(
         ("serve.listen", serve.listen.to_string().into()),
         ("serve.data_dir", data_dir.into()),
         ("serve.engine", engine.into()),
+        ("serve.worker_threads", serve.worker_threads.into()),
         ("access.hosts", access.hosts.clone().into()),
         (
             "access.trusted_proxies",
