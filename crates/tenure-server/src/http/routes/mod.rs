@@ -214,28 +214,21 @@ impl<'a> Found<'a> {
     /// Returns the route of a request that this listener serves, or the refusal.
     pub(super) fn served(&self, serves: Serves, head: &Parts) -> Result<&'static Route, Response> {
         let (path, method) = (head.uri.path(), &head.method);
-        let mut methods = String::new();
-        for position in self.of_path {
-            let route = &ROUTES[*position];
-            if serves == Serves::Metrics && !route.is_for_metrics_listener() {
-                continue;
-            }
-            if self.position == Some(*position) {
-                return Ok(route);
-            }
-            let comma = if methods.is_empty() { "" } else { "," };
-            methods += comma;
-            methods += match route.method {
-                Method::GET => "GET,HEAD",
-                ref method => method.as_str(),
-            };
+        let is_served = |route: &&Route| serves == Serves::All || route.is_for_metrics_listener();
+        if let Some(route) = self.route().filter(|route| is_served(route)) {
+            return Ok(route);
         }
+        let of_path = self.of_path.iter().map(|position| &ROUTES[*position]);
+        let methods = of_path.filter(is_served).map(|route| match route.method {
+            Method::GET => "GET,HEAD",
+            ref method => method.as_str(),
+        });
+        let methods = methods.collect::<Vec<_>>().join(",");
         if methods.is_empty() {
             return Err(problem::response(&unknown_route(path)));
         }
         let detail = format!("{path} does not take {method}");
-        let refusal = Problem::new(Code::MethodNotAllowed, detail);
-        let mut response = problem::response(&refusal);
+        let mut response = problem::response(&Problem::new(Code::MethodNotAllowed, detail));
         if let Ok(methods) = HeaderValue::try_from(methods) {
             response.headers_mut().insert(ALLOW, methods);
         }

@@ -13,6 +13,7 @@
 mod guard;
 mod span;
 
+use std::any::Any;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ use super::head::check_head;
 use super::metrics::Scrape;
 use super::problem;
 use super::protocol::Protocol;
-use super::request_id::LazyRequestId;
+use super::request_id::{LazyRequestId, RequestId};
 use super::routes::{self, Found, Serves};
 use crate::Store;
 use crate::access::{
@@ -119,7 +120,6 @@ pub(crate) struct Source {
 
 /// The data of a request that its whole path uses.
 struct RequestContext<'a> {
-    began: Instant,
     source: &'a Source,
     store: &'a Store,
     id: &'a LazyRequestId,
@@ -189,33 +189,54 @@ impl HttpService {
         let is_read = head.method.is_safe();
         let span = RequestSpan::begin(&head, &found, is_change);
         let context = RequestContext {
-            began,
             source,
             store: &store,
             id: &id,
             span: &span,
         };
-        let mut response = match protocol {
-            Some(protocol) => {
-                let answer = self.serve_foreign(protocol, context, head, body);
-                let refused = |problem| refuse(protocol, None, problem);
-                without_panics(answer, &id, refused).await
+        let limits = store.limits();
+        let answer = match check_head(&head, limits.max_header_bytes) {
+            Err(problem) => {
+                let is_malformed = problem.code == Code::Malformed;
+                let mut response = refuse(protocol, Some(&head), problem);
+                if is_malformed {
+                    // The head may not define where its request ends, so the server reads nothing
+                    // after it.
+                    close_after(&mut response);
+                }
+                Ok(response)
             }
-            None => {
-                let answer = self.serve_native(context, &head, &found, body);
-                let mut response =
-                    without_panics(answer, &id, |problem| problem::response(&problem)).await;
-                id.answer(&mut response);
-                let headers = response.headers_mut();
-                if let Some(id) = store.id_header() {
-                    headers.insert(STORE, id);
+            Ok(()) => {
+                let body = DrainOnDrop {
+                    body: Some(body),
+                    until: began + limits.request_time,
+                    expects_continue: head.headers.contains_key(EXPECT),
+                    over: source.over.clone(),
+                };
+                match protocol {
+                    Some(protocol) => {
+                        let answer = self.serve_foreign(protocol, context, head, body);
+                        AssertUnwindSafe(answer).catch_unwind().await
+                    }
+                    None => {
+                        let answer = self.serve_native(context, &head, &found, body);
+                        AssertUnwindSafe(answer).catch_unwind().await
+                    }
                 }
-                if is_read {
-                    forbid_keeping(&mut response);
-                }
-                response
             }
         };
+        let mut response =
+            answer.unwrap_or_else(|panic| refuse(protocol, None, panicked(&*panic, id.id())));
+        if protocol.is_none() {
+            id.answer(&mut response);
+            let headers = response.headers_mut();
+            if let Some(id) = store.id_header() {
+                headers.insert(STORE, id);
+            }
+            if is_read {
+                forbid_keeping(&mut response);
+            }
+        }
         span.record_answer(&response, &id);
         let is_standby = response.extensions().get() == Some(&Code::NotActive);
         if source.over.is_some() || is_standby {
@@ -243,45 +264,37 @@ impl HttpService {
     async fn serve_foreign(
         &self,
         protocol: &dyn Protocol,
-        context: RequestContext<'_>,
+        RequestContext {
+            store,
+            source,
+            span,
+            ..
+        }: RequestContext<'_>,
         head: Parts,
-        body: Body,
+        body: DrainOnDrop,
     ) -> Response {
-        let (store, source) = (context.store, context.source);
-        let body = match check_head(&head, store.limits().max_header_bytes) {
-            Ok(()) => context.body(&head, body),
-            Err(problem) => {
-                return refuse_head(problem, |problem| refuse(protocol, Some(&head), problem));
-            }
-        };
         let checked = guard::admit_foreign(&self.access, &head)
             .and_then(|()| self.check_load(store, source, || protocol.is_renewal(&head)));
         if let Err(problem) = checked {
-            return refuse(protocol, Some(&head), problem);
+            return refuse(Some(protocol), Some(&head), problem);
         }
         let request = Request::from_parts(head, Body::new(body));
         let answer = protocol.serve(request, source.client);
-        TraceId::scope(context.span.trace(), answer).await
+        TraceId::scope(span.trace(), answer).await
     }
 
     async fn serve_native(
         &self,
-        context: RequestContext<'_>,
-        head: &Parts,
-        found: &Found<'_>,
-        body: Body,
-    ) -> Response {
-        let RequestContext {
-            source,
+        RequestContext {
             store,
+            source,
             id,
             span,
-            ..
-        } = context;
-        let body = match check_head(head, store.limits().max_header_bytes) {
-            Ok(()) => context.body(head, body),
-            Err(problem) => return refuse_head(problem, |problem| problem::response(&problem)),
-        };
+        }: RequestContext<'_>,
+        head: &Parts,
+        found: &Found<'_>,
+        body: DrainOnDrop,
+    ) -> Response {
         // The limit of wrong credentials counts the client and not its proxy. Otherwise one client
         // with a wrong token would use up the failures of all clients of the proxy, and the check
         // of a valid web token that the store does not know yet would be delayed. The drawback: a
@@ -382,43 +395,6 @@ impl HttpService {
     }
 }
 
-impl RequestContext<'_> {
-    fn body(&self, head: &Parts, body: Body) -> DrainOnDrop {
-        DrainOnDrop {
-            body: Some(body),
-            until: self.began + self.store.limits().request_time,
-            expects_continue: head.headers.contains_key(EXPECT),
-            over: self.source.over.clone(),
-        }
-    }
-}
-
-/// Returns the answer, or a refusal after a panic: a bug of the store ends one request and nothing
-/// else.
-async fn without_panics(
-    answer: impl Future<Output = Response>,
-    id: &LazyRequestId,
-    refuse: impl FnOnce(Problem) -> Response,
-) -> Response {
-    let answer = AssertUnwindSafe(answer).catch_unwind().await;
-    answer.unwrap_or_else(|panic| {
-        let (request, error) = (id.id(), panics::text(&*panic));
-        error!(%request, error, "a request failed because of a bug in the store");
-        refuse(Problem::new(Code::Internal, "see the store's log"))
-    })
-}
-
-/// Refuses a head. A malformed head may not define where its request ends, so the server reads
-/// nothing after it.
-fn refuse_head(problem: Problem, refuse: impl FnOnce(Problem) -> Response) -> Response {
-    let is_malformed = problem.code == Code::Malformed;
-    let mut response = refuse(problem);
-    if is_malformed {
-        close_after(&mut response);
-    }
-    response
-}
-
 /// Forbids browsers and proxies to keep an answer with data. The files of the page have tags and no
 /// data. A proxy must pass each event of a stream on at once, so it must not compress or collect
 /// them either.
@@ -441,11 +417,21 @@ fn close_after(response: &mut Response) {
     response.headers_mut().insert(CONNECTION, close);
 }
 
-fn refuse(protocol: &dyn Protocol, head: Option<&Parts>, problem: Problem) -> Response {
+fn refuse(protocol: Option<&dyn Protocol>, head: Option<&Parts>, problem: Problem) -> Response {
+    let Some(protocol) = protocol else {
+        return problem::response(&problem);
+    };
     let code = problem.code;
     let mut response = protocol.refuse(head, problem);
     response.extensions_mut().insert(code);
     response
+}
+
+/// Converts a panic into a problem: a bug of the store ends one request and nothing else.
+fn panicked(panic: &(dyn Any + Send), request: &RequestId) -> Problem {
+    let error = panics::text(panic);
+    error!(%request, error, "a request failed because of a bug in the store");
+    Problem::new(Code::Internal, "see the store's log")
 }
 
 #[cfg(test)]
