@@ -1,15 +1,15 @@
 //! The check in front of each handler: it accepts a request if the caller has the right of the route.
 //!
 //! A body may arrive long after the head, and the right may have been withdrawn meanwhile. So
-//! [`read_checked`] reads the bodies of all requests, and checks the right after the last byte.
+//! [`answer`] reads the bodies of all requests, and checks the right after the last byte.
 //! Handlers run later, with a body in memory and the caller by the present rules: they cannot read
 //! a body and act by an earlier check.
 
 use std::pin::pin;
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body, HttpBody};
+use axum::http::Method;
 use axum::http::header::CONTENT_LENGTH;
-use axum::http::{HeaderMap, Method};
 use axum::response::Response;
 use futures_util::FutureExt;
 use tenure_core::wire::Problem;
@@ -20,8 +20,7 @@ use super::drain::DrainOnDrop;
 use super::query::values;
 use super::routes::Route;
 use super::routes::description::{Kind, Tag};
-use crate::access::{Access, Caller, Right, Target};
-use crate::config::Limits;
+use crate::access::Target;
 
 /// The object of a route's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,32 +37,6 @@ pub(super) enum TargetOf {
     LeaseOrEvents,
 }
 
-/// Reads the body of a request if the caller has the right. Returns the body, and the caller by the
-/// rules that are in force after the last byte. `most` is the maximum size of the body. A body with
-/// `headers` must be declared as JSON in them.
-pub(super) async fn read_checked<B>(
-    access: &Access,
-    caller: Caller,
-    (right, target): (Right, Target<'_>),
-    (headers, body): (Option<&HeaderMap>, B),
-    (limits, most): (&Limits, usize),
-) -> Result<(Caller, Bytes), Problem>
-where
-    B: HttpBody<Data = Bytes, Error = axum::Error>,
-{
-    caller.check(right, target)?;
-    headers.map_or(Ok(()), body::check_content_type)?;
-    let mut body = pin!(body::read(body, limits, most));
-    match body.as_mut().now_or_never() {
-        // No time has passed since the check.
-        Some(body) => Ok((caller, body?)),
-        None => {
-            let body = body.await?;
-            Ok((access.check_again(&caller, right, target)?, body))
-        }
-    }
-}
-
 /// Answers the request if its caller has the right of the route. A large answer needs a part of the
 /// caller's share. A route without a body reads none.
 ///
@@ -76,18 +49,25 @@ pub(super) async fn answer(
 ) -> Result<Response, Problem> {
     let (store, head) = (call.store, call.head);
     let (right, target) = (route.right, route.target.of(call.names));
+    call.caller.check(right, target)?;
     match route.body {
-        None => {
-            call.caller.check(right, target)?;
-            drop(body);
-        }
+        None => drop(body),
         Some(described) => {
+            if described.is_required {
+                body::check_content_type(&head.headers)?;
+            }
             let limits = store.limits();
             let most = described.max_bytes.unwrap_or(limits.max_body_bytes);
-            let body = (described.is_required.then_some(&head.headers), body);
-            let (right, limits) = ((right, target), (limits, most));
-            (call.caller, call.body) =
-                read_checked(call.access, call.caller, right, body, limits).await?;
+            let mut body = pin!(body::read(body, limits, most));
+            call.body = match body.as_mut().now_or_never() {
+                // No time has passed since the check.
+                Some(body) => body?,
+                None => {
+                    let body = body.await?;
+                    call.caller = call.access.check_again(&call.caller, right, target)?;
+                    body
+                }
+            };
         }
     }
     let permit = match route.kind {
