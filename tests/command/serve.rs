@@ -205,6 +205,22 @@ fn a_store_raises_the_limit_of_open_files_as_far_as_it_can() {
 }
 
 #[test]
+fn a_store_answers_requests_on_as_many_threads_as_its_key_says() {
+    let workers = |threads: &str| {
+        let mut serve = command(&["serve", "--engine", "memory", "--listen", "127.0.0.1:0"]);
+        let mut store = Process::spawn(serve.env("TENURE_WORKER_THREADS", threads));
+        address_of(&mut store);
+        let tasks = fs::read_dir(format!("/proc/{}/task", store.pid())).unwrap();
+        let names = tasks.flatten().map(|task| task.path().join("comm"));
+        let names = names.flat_map(fs::read_to_string);
+        names.filter(|name| name.starts_with("tokio-rt")).count()
+    };
+    // A few others of these threads run what blocks.
+    assert!(workers("1") < 20);
+    assert!(workers("20") >= 20);
+}
+
+#[test]
 fn a_second_store_on_the_same_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("the-data");

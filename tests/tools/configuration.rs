@@ -197,6 +197,7 @@ fn a_limit_is_refused_outside_of_its_range_with_both_ends() {
         run(&["config", "check", path.to_str().unwrap()])
     };
     for (key, least, below, most, above) in [
+        ("worker_threads", "1", "0", "1024", "1025"),
         ("max_body_bytes", "1024", "1023", "1048576", "1048577"),
         ("max_waiting", "0", "-1", "1000000000", "1000000001"),
         ("max_history", "1", "0", "10000", "99999999999999999999"),

@@ -11,13 +11,16 @@ pub(crate) fn current_thread() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-pub(crate) fn multi_thread() -> io::Result<Runtime> {
-    Builder::new_multi_thread().enable_all().build()
+pub(crate) fn multi_thread(workers: usize) -> io::Result<Runtime> {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(workers).enable_all().build()
 }
 
-/// The number of threads on which [`multi_thread`] runs its tasks.
+/// The default number of threads that answer requests. One core is for the thread that commits and
+/// for the kernel: with a thread more, requests wait for both.
 pub(crate) fn workers() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores.saturating_sub(1).max(1)
 }
 
 /// Keeps the memory of this process, which contains secrets, from other processes of its user and

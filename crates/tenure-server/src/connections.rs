@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::body::HttpBody;
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, sink};
 use tokio::net::TcpStream;
@@ -27,7 +27,7 @@ use tokio::time::timeout;
 
 use crate::Store;
 use crate::access::PresentedCertificate;
-use crate::head_deadline::{ConnectionState, HeadDeadline, LONG_HEADS, TimedStream};
+use crate::head_deadline::{ConnectionState, HeadDeadline, IdleTimer, LONG_HEADS, TimedStream};
 use crate::http::{HttpService, Source};
 use crate::metrics::{ConnectionPlace, ConnectionRefusal};
 use crate::overflow::Overflow;
@@ -80,7 +80,6 @@ impl Connections {
         let limits = store.limits();
         let mut http1 = http1::Builder::new();
         http1
-            .timer(TokioTimer::new())
             .header_read_timeout(limits.header_time)
             // A head over the limit must fit into the buffer, so that the refusal can name both
             // numbers.
@@ -144,6 +143,7 @@ impl Connections {
         let source = Source {
             client,
             certificate: None,
+            credential: Arc::default(),
             over,
             is_over_for_address,
         };
@@ -198,14 +198,18 @@ impl Connections {
     ) {
         // Boxed, so that an idle connection uses no memory for a request.
         let service = service_fn(|request| {
-            let request = Request::map(request, |body| ConnectionState::head_received(state, body));
-            let answer = self.http.serve_request(source, request);
+            state.head_received();
+            let answer = self
+                .http
+                .serve_request(source, Request::map(request, Body::new));
             Box::pin(answer.map(|response| {
                 state.answered(response.body().size_hint().exact().is_none());
                 Ok::<_, Infallible>(response)
             }))
         });
-        let mut serving = self.http1.serve_connection(TokioIo::new(stream), service);
+        let mut http1 = self.http1.clone();
+        http1.timer(IdleTimer(Arc::clone(state)));
+        let mut serving = http1.serve_connection(TokioIo::new(stream), service);
         // An error ends only this connection, and its client notices it.
         tokio::select! {
             served = &mut serving => {

@@ -22,12 +22,12 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
-use hyper::body::{Frame, SizeHint};
+use hyper::rt::Timer;
+use hyper_util::rt::TokioTimer;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -36,15 +36,12 @@ use tokio::time::{Sleep, sleep};
 use crate::overflow::Overflow;
 
 /// The phase in which a head must arrive: the connection is new, or the head has begun.
-const DUE: u32 = 0;
+const DUE: u8 = 0;
 /// The phase in which the connection waits for the next request.
-const IDLE: u32 = 1;
-/// The phase in which a request is served: its answer and its body are not complete. The completion
-/// of each reduces the phase by one. The body has a time limit of its own.
-const SERVING: u32 = IDLE + 2;
-/// The number of phases. The state is the number of the request, multiplied by this, plus the
-/// phase.
-const PHASES: u32 = 4;
+const IDLE: u8 = 1;
+/// The phase in which a request is served: its answer or its body is not complete. The body has a time
+/// limit of its own.
+const SERVING: u8 = 2;
 
 /// The number of bytes that a connection may send before the head of its request is complete. A
 /// handshake and the head of nearly every client are shorter, also with a certificate or a web token.
@@ -58,24 +55,32 @@ const SHORT_IN_TLS: usize = 4 * 1024;
 /// each.
 pub(crate) const LONG_HEADS: usize = 64;
 
-/// The activity of a connection. The stream, which sees bytes, and the service, which sees heads,
-/// share it.
+/// The activity of a connection. The stream, which sees bytes, the service, which sees heads, and the
+/// timer, which sees the ends of requests, share it.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionState {
-    phase: AtomicU32,
+    phase: AtomicU8,
     /// Whether the answer is a stream, which has no time limit.
     is_stream: AtomicBool,
     /// Whether the end of the connection does not wait for the client.
     ends_at_once: AtomicBool,
 }
 
-/// The body of a request. After a refusal the body may arrive later than the answer, and it is not
-/// part of the next head.
-struct CountedBody<B> {
-    body: B,
-    state: Arc<ConnectionState>,
-    /// The number of the body's request. The next request may begin before this is dropped.
-    request: u32,
+/// The timer for an idle connection and its next head. The HTTP server sets it when it begins to wait
+/// for a head: then the answer and the body of the request before are complete. After a refusal the
+/// body may arrive later than the answer, and it is not part of the next head.
+#[derive(Debug)]
+pub(crate) struct IdleTimer(pub(crate) Arc<ConnectionState>);
+
+impl Timer for IdleTimer {
+    fn sleep(&self, time: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
+        TokioTimer::new().sleep(time)
+    }
+
+    fn sleep_until(&self, end: std::time::Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
+        self.0.request_done();
+        TokioTimer::new().sleep_until(end)
+    }
 }
 
 /// The limits of the heads of one connection.
@@ -97,27 +102,14 @@ pub(crate) struct HeadDeadline {
 struct LongHead(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl ConnectionState {
-    /// Notes that the head of a request is complete, and returns the body of the request.
-    pub(crate) fn head_received<B>(state: &Arc<Self>, body: B) -> Body
-    where
-        B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + Unpin + 'static,
-    {
-        let request = state.request().wrapping_add(1) % (u32::MAX / PHASES);
-        state
-            .phase
-            .store(request * PHASES + SERVING, Ordering::Relaxed);
-        let state = Arc::clone(state);
-        Body::new(CountedBody {
-            body,
-            state,
-            request,
-        })
+    /// Notes that the head of a request is complete.
+    pub(crate) fn head_received(&self) {
+        self.phase.store(SERVING, Ordering::Relaxed);
     }
 
     /// Notes that the request is answered, by a stream or at once.
     pub(crate) fn answered(&self, is_stream: bool) {
         self.is_stream.store(is_stream, Ordering::Relaxed);
-        self.finish_part_of(self.request());
     }
 
     /// Lets the connection end without waiting for the client.
@@ -125,56 +117,24 @@ impl ConnectionState {
         self.ends_at_once.store(true, Ordering::Relaxed);
     }
 
+    /// Notes that the answer and the body of the request are complete. A new connection has none.
+    fn request_done(&self) {
+        if self.phase() == SERVING {
+            self.phase.store(IDLE, Ordering::Relaxed);
+        }
+    }
+
     /// Notes that bytes have arrived, and returns whether they begin a head.
     fn begin_head(&self) -> bool {
-        let begin = |state: u32| (state % PHASES == IDLE).then(|| state - 1);
-        let begun = self
-            .phase
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, begin);
-        begun.is_ok()
+        let begins = self.phase() == IDLE;
+        if begins {
+            self.phase.store(DUE, Ordering::Relaxed);
+        }
+        begins
     }
 
-    fn phase(&self) -> u32 {
-        self.phase.load(Ordering::Relaxed) % PHASES
-    }
-
-    /// Returns the number of the last request.
-    fn request(&self) -> u32 {
-        self.phase.load(Ordering::Relaxed) / PHASES
-    }
-
-    fn finish_part_of(&self, request: u32) {
-        let finish =
-            |state: u32| (state / PHASES == request && state % PHASES > IDLE).then(|| state - 1);
-        let _ = self
-            .phase
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, finish);
-    }
-}
-
-impl<B: HttpBody + Unpin> HttpBody for CountedBody<B> {
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl<B> Drop for CountedBody<B> {
-    fn drop(&mut self) {
-        self.state.finish_part_of(self.request);
+    fn phase(&self) -> u8 {
+        self.phase.load(Ordering::Relaxed)
     }
 }
 
@@ -458,9 +418,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_head_has_its_time_from_the_accept_or_from_its_first_byte() {
         let state = Arc::new(ConnectionState::default());
+        let timer = IdleTimer(Arc::clone(&state));
+        let wait = || drop(timer.sleep_until(std::time::Instant::now() + TIME));
         let mut deadline = HeadDeadline::new(Arc::clone(&state), TIME, long_heads(1));
+        wait();
         assert!(!is_late(&mut deadline, TIME / 10).await);
-        let body = ConnectionState::head_received(&state, Body::empty());
+        state.head_received();
         deadline.bytes_received(1);
         assert!(
             !is_late(&mut deadline, TIME * 2).await,
@@ -472,15 +435,7 @@ mod tests {
             !is_late(&mut deadline, TIME * 2).await,
             "the rest of a body is no head"
         );
-        let next = ConnectionState::head_received(&state, Body::empty());
-        drop(body);
-        state.answered(false);
-        deadline.bytes_received(1);
-        assert!(
-            !is_late(&mut deadline, TIME * 2).await,
-            "the body of an earlier request is not that of this one"
-        );
-        drop(next);
+        wait();
         assert!(
             !is_late(&mut deadline, TIME * 2).await,
             "an idle connection"
@@ -521,10 +476,10 @@ mod tests {
         assert!(is_late(&mut first, TIME).await);
         assert!(!is_late(&mut second, TIME).await);
         // A complete head needs no permit, and its body has other limits.
-        drop(ConnectionState::head_received(&state, Body::empty()));
+        state.head_received();
         assert_eq!(first.room(), usize::MAX);
         assert!(!is_late(&mut first, TIME).await);
-        state.answered(false);
+        state.request_done();
         assert_eq!(first.room(), SHORT, "the next head");
         // Within TLS a short head is shorter, also after a handshake.
         for (handshake, rest) in [(600, SHORT_IN_TLS), (5_000, SHORT - 5_000)] {

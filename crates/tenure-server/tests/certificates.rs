@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_server::access::{Access, Secret};
 use tenure_server::audit::{Audit, AuditConfig, AuditTarget};
-use tenure_server::{Route, Server, Store, StoreConfig, Tls, routes};
+use tenure_server::{Server, Store, StoreConfig, Tls, routes};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -571,15 +571,15 @@ async fn every_route_asks_for_the_right_of_the_certificates_identity() {
     let without_rule = place.client(Some(&without_rule));
     for route in routes() {
         let status = async |api: &Api| {
-            let path = route.path().replace("{namespace}", "ns");
-            let request = api.request(route.method().clone(), &path.replace("{lease}", "job"));
-            let request = match *route.method() {
+            let path = route.path.replace("{namespace}", "ns");
+            let request = api.request(route.method.clone(), &path.replace("{lease}", "job"));
+            let request = match route.method {
                 Method::POST | Method::PUT => request.json(&json!({})),
                 _ => request,
             };
             request.send().await.unwrap().status().as_u16()
         };
-        let label = Route::label(route);
+        let label = route.label;
         let is_allowed = OF_CANDIDATE.contains(&label) || matches!(label, "metadata" | "handover");
         assert_eq!(status(&worker).await != 403, is_allowed, "{label}");
         let needs_none = [

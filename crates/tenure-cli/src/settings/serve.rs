@@ -7,6 +7,7 @@ use tenure_config::{ConfigError, Settings};
 use tenure_server::{ClusterConfig, Limits};
 
 use super::{cluster, limits};
+use crate::runtime;
 
 /// The engine with a data directory.
 const EMBEDDED: &str = "embedded";
@@ -19,6 +20,8 @@ pub(crate) struct StoreSettings {
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) cluster: Option<ClusterConfig>,
     pub(crate) limits: Limits,
+    /// The number of threads that answer requests.
+    pub(crate) worker_threads: usize,
 }
 
 impl StoreSettings {
@@ -31,11 +34,13 @@ impl StoreSettings {
         limits::read(settings, "serve", limits.settings())?;
         let engine = settings.text("serve.engine")?.unwrap_or_default();
         let data_dir = data_dir(settings)?;
+        let workers = settings.number("serve.worker_threads")?;
         Ok(Self {
             listen,
             data_dir: data_dir.filter(|_| engine == EMBEDDED),
             cluster: cluster::config(settings, engine, listen)?,
             limits,
+            worker_threads: workers.unwrap_or_else(runtime::workers),
         })
     }
 }

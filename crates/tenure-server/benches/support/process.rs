@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::Router;
 use axum::extract::Path as UrlPath;
-use axum::routing::post;
+use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use nix::sys::signal::{Signal, kill};
 use nix::time::ClockId;
@@ -176,10 +176,13 @@ async fn serve_store(
 /// Runs a service with the same requests and answers, but without a store.
 async fn serve_bare() {
     async fn renew(
-        UrlPath((namespace, lease)): UrlPath<(String, String)>,
+        path: UrlPath<(String, String)>,
         Json(request): Json<RenewRequest>,
     ) -> Json<LeaseView> {
         std::hint::black_box(request);
+        read(path).await
+    }
+    async fn read(UrlPath((namespace, lease)): UrlPath<(String, String)>) -> Json<LeaseView> {
         let mut view = LeaseView::new(namespace, lease, tenure_core::lease::State::Leased);
         view.holder = Some("worker-0000001".into());
         view.epoch = Some(1_795_230_310_385);
@@ -192,7 +195,7 @@ async fn serve_bare() {
         view.revision = 1_000_000;
         Json(view)
     }
-    let route = "/v1/namespaces/{namespace}/leases/{lease}/renew";
+    let lease = "/v1/namespaces/{namespace}/leases/{lease}";
     let listener = TcpListener::bind(any_port()).expect("a listener");
     listener.set_nonblocking(true).expect("a listener");
     ready(
@@ -204,7 +207,9 @@ async fn serve_bare() {
     let listener = listener.tap_io(|stream| stream.set_nodelay(true).expect("a socket"));
     // The bare server has no store and therefore no rights.
     #[allow(clippy::disallowed_methods)]
-    let router = Router::new().route(route, post(renew));
+    let router = Router::new()
+        .route(lease, get(read))
+        .route(&format!("{lease}/renew"), post(renew));
     axum::serve(listener, router).await.expect("to serve");
 }
 

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tenure_core::lease::Owner;
 use tenure_core::wire::{Code, Problem};
@@ -35,7 +36,14 @@ pub(crate) struct Admission {
     pub(crate) proof: Proof,
     /// The time from which on the credential is refused.
     pub(crate) expires: Option<SystemTime>,
+    /// The last use of the token, or of the token from which the session was made.
+    pub(super) last_use: Option<Arc<LastUse>>,
 }
+
+/// The time of the last use of a token, in seconds since 1970; zero if the token was not used since
+/// the start.
+#[derive(Debug, Default)]
+pub(super) struct LastUse(AtomicU64);
 
 /// A valid credential, without its secret part.
 #[derive(Clone, Debug)]
@@ -51,6 +59,27 @@ pub(crate) enum Proof {
 impl Admission {
     pub(super) fn is_current(&self, now: SystemTime) -> bool {
         self.expires.is_none_or(|expires| now < expires)
+    }
+
+    pub(super) fn note_use(&self, now: SystemTime) {
+        if let Some(last_use) = &self.last_use {
+            let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            last_use.set(seconds);
+        }
+    }
+}
+
+impl LastUse {
+    /// Most renewals within a second find the value up to date. They do not write, so the cache line
+    /// stays with the other processors.
+    pub(super) fn set(&self, seconds: u64) {
+        if self.seconds() != seconds {
+            self.0.store(seconds, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn seconds(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 

@@ -116,6 +116,7 @@ mod tests {
                 Arc::clone(key),
             ),
             expires: Some(expires),
+            last_use: None,
         })
     }
 

@@ -19,6 +19,7 @@ mod exposed;
 mod failures;
 mod file;
 mod jwt;
+mod last;
 mod proxies;
 mod refusal_log;
 mod rights;
@@ -29,11 +30,12 @@ mod table;
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
-use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, HeaderValue};
 use tenure_core::wire::{Code, Problem};
 use tokio::sync::{Notify, watch};
 
@@ -52,6 +54,7 @@ pub use self::file::{
     with_hint,
 };
 pub use self::jwt::{Issuer, KUBERNETES, KeySource};
+pub(crate) use self::last::LastCredential;
 pub use self::proxies::TrustedProxies;
 pub use self::refusal_log::{CredentialNames, RefusalLog};
 pub use self::rights::{AccessGrant, AccessScope, Principal, Role};
@@ -82,7 +85,10 @@ struct Guarded {
     table: RwLock<Arc<Table>>,
     /// The versions of the files that were read last, valid or not.
     versions: Mutex<Versions>,
-    /// The channel that notifies waiting requests when the table changes.
+    /// The number of the rules in force. It grows with each change that may end the rights of a
+    /// credential: of the table, of the keys of an authority, or of the sessions.
+    rules: AtomicU64,
+    /// The channel that notifies waiting requests of such a change.
     changes: watch::Sender<()>,
     failures: Failures,
     /// The last reload of the file.
@@ -137,6 +143,7 @@ impl Access {
             source,
             table: RwLock::new(Arc::new(table)),
             versions: Mutex::new(versions),
+            rules: AtomicU64::default(),
             changes: watch::Sender::new(()),
             failures: Failures::default(),
             reload: ReloadStatus::read_now(),
@@ -203,7 +210,7 @@ impl Access {
                 let has_changed = guarded.table().replace_keys(issuer, key_set, claim)?;
                 if has_changed {
                     guarded.failures.forget_refused();
-                    guarded.changes.send_replace(());
+                    guarded.rules_changed();
                 }
                 Ok(has_changed)
             }
@@ -291,6 +298,33 @@ impl Access {
         })
     }
 
+    /// Like [`Access::authenticate`], for a request on this connection. If the connection repeats its
+    /// credential while the same rules are in force, only its end is checked again.
+    pub(crate) fn authenticate_on(
+        &self,
+        connection: &LastCredential,
+        headers: &HeaderMap,
+        client: Option<IpAddr>,
+    ) -> Result<Caller, Problem> {
+        let (Mode::Guarded(guarded), Some(header)) = (&*self.0, only_header(headers)) else {
+            return self.authenticate(headers, client);
+        };
+        // Read before the check: the caller by earlier rules must not pass for one by later rules.
+        let rules = guarded.rules();
+        if let Some(admission) = connection.find(header, rules) {
+            let now = SystemTime::now();
+            if admission.is_current(now) {
+                admission.note_use(now);
+                return Ok(Caller::Admitted(admission));
+            }
+        }
+        let caller = self.authenticate(headers, client)?;
+        if let Caller::Admitted(admission) = &caller {
+            connection.remember(header, rules, admission);
+        }
+        Ok(caller)
+    }
+
     /// Returns the sender of a request without the header `Authorization`, identified by the
     /// certificate of its connection.
     ///
@@ -306,9 +340,9 @@ impl Access {
             Mode::Open { .. } => return Ok(Caller::Anyone(client)),
             Mode::Guarded(guarded) => guarded,
         };
-        let caller = guarded
-            .table()
-            .find_certificate(certificate, SystemTime::now());
+        let rules = guarded.rules();
+        let table = guarded.table();
+        let caller = table.find_certificate(certificate, rules, SystemTime::now());
         caller.map_err(|refusal| {
             let names = || certificate.names();
             guarded
@@ -391,7 +425,7 @@ impl Access {
             return Err(caller.forbidden(Right::Session, Target::Store));
         };
         guarded.sessions.end(session, SystemTime::now())?;
-        guarded.changes.send_replace(());
+        guarded.rules_changed();
         Ok(())
     }
 
@@ -488,6 +522,17 @@ impl Guarded {
         current.map(Caller::Admitted)
     }
 
+    /// Returns the number of the rules in force. Rules that were read before may be earlier ones.
+    fn rules(&self) -> u64 {
+        self.rules.load(Ordering::Acquire)
+    }
+
+    /// Notes that other rules are in force.
+    fn rules_changed(&self) {
+        self.rules.fetch_add(1, Ordering::Release);
+        self.changes.send_replace(());
+    }
+
     fn table(&self) -> Arc<Table> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&table)
@@ -528,7 +573,7 @@ impl Guarded {
         let table = Table::new(file, authorities).following(&before);
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
         self.failures.forget_refused();
-        self.changes.send_replace(());
+        self.rules_changed();
         self.keys_wanted.notify_one();
         error.map_or(Ok(true), Err)
     }
@@ -579,13 +624,14 @@ fn no_access_control() -> Problem {
     Problem::new(Code::Malformed, detail)
 }
 
+fn only_header(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    values.next().filter(|_| values.next().is_none())
+}
+
 /// Returns the token in the header `Authorization`, if there is exactly one such header.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let (Some(value), None) = (values.next(), values.next()) else {
-        return None;
-    };
-    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    let (scheme, token) = only_header(headers)?.to_str().ok()?.split_once(' ')?;
     scheme
         .eq_ignore_ascii_case("bearer")
         .then(|| token.trim_start_matches(' '))

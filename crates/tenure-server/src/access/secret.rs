@@ -31,7 +31,7 @@ pub struct SecretId([u8; ID_LEN]);
 /// The SHA-256 of a token.
 ///
 /// A slow hash would protect passwords, which people choose. A token has 256 random bits, so a fast
-/// hash is as safe, and each request computes the hash.
+/// hash is as safe, and the store computes the hash for each connection.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SecretHash([u8; 32]);
 

@@ -322,6 +322,7 @@ mod tests {
             owner: Owner::new(&*name),
             proof: Proof::Token("k3v9x2aq".parse().unwrap()),
             expires,
+            last_use: None,
         })
     }
 

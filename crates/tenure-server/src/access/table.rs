@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tenure_core::lease::Owner;
@@ -23,8 +22,6 @@ use super::session::{Origin, Session};
 /// changes.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// The number of the table. It grows with each table.
-    generation: u64,
     tokens: HashMap<SecretId, Token>,
     authorities: Vec<Authority>,
     checked: CheckedTokens,
@@ -37,20 +34,6 @@ pub(super) struct Table {
 struct Token {
     hash: SecretHash,
     admission: Arc<Admission>,
-    /// The time of the last use, in seconds since 1970; zero if the token was not used since the
-    /// start.
-    last_used: AtomicU64,
-}
-
-impl Token {
-    fn note_use(&self, now: SystemTime) {
-        let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        // Most renewals within a second find the value up to date. They do not write, so the cache
-        // line stays with the other processors.
-        if self.last_used.load(Ordering::Relaxed) != seconds {
-            self.last_used.store(seconds, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Table {
@@ -62,18 +45,17 @@ impl Table {
                     owner: Owner::new(&*listed.principal.name),
                     proof: Proof::Token(secret.id),
                     expires: secret.expires,
+                    last_use: Some(Arc::default()),
                 };
                 let token = Token {
                     hash: secret.hash.clone(),
                     admission: Arc::new(admission),
-                    last_used: AtomicU64::new(0),
                 };
                 (secret.id, token)
             })
         });
         let authorities = file.issuers.iter().cloned().map(Authority::new);
         Self {
-            generation: 0,
             tokens: tokens.collect(),
             authorities: authorities.collect(),
             checked: CheckedTokens::default(),
@@ -86,7 +68,6 @@ impl Table {
     /// keys of its authorities, and the JSON web tokens that were checked with keys that stay in
     /// force.
     pub(super) fn following(mut self, previous: &Self) -> Self {
-        self.generation = previous.generation + 1;
         let authorities = self.authorities.into_iter().map(|authority| {
             let mut known = previous.authorities.iter();
             match known.find(|known| known.issuer == authority.issuer) {
@@ -96,9 +77,8 @@ impl Table {
         });
         self.authorities = authorities.collect();
         for (id, token) in &self.tokens {
-            if let Some(known) = previous.tokens.get(id) {
-                let last_used = known.last_used.load(Ordering::Relaxed);
-                token.last_used.store(last_used, Ordering::Relaxed);
+            if let Some(last_use) = &token.admission.last_use {
+                last_use.set(previous.seconds_of_use(*id));
             }
         }
         // Otherwise the store would have to check all of these tokens again after each change of
@@ -134,7 +114,7 @@ impl Table {
         if !token.admission.is_current(now) {
             return Err(AuthFailure::Expired.because("it has expired"));
         }
-        token.note_use(now);
+        token.admission.note_use(now);
         Ok(Caller::Admitted(Arc::clone(&token.admission)))
     }
 
@@ -155,12 +135,13 @@ impl Table {
                     return None;
                 }
                 // A token whose sessions are in use is in use.
-                token.note_use(now);
+                own.note_use(now);
                 Admission {
                     principal: Arc::clone(&own.principal),
                     owner: own.owner.clone(),
                     proof,
                     expires: Some(own.expires.map_or(expires, |own| own.min(expires))),
+                    last_use: own.last_use.clone(),
                 }
             }
             Origin::Jwt(_, key) => {
@@ -208,10 +189,11 @@ impl Table {
     pub(super) fn find_certificate(
         &self,
         presented: &PresentedCertificate,
+        rules: u64,
         now: SystemTime,
     ) -> Result<Caller, Refusal> {
         let unknown = |check: &'static str| move || AuthFailure::Unknown.because(check);
-        let admission = presented.admission(self.generation, |chain, before| {
+        let admission = presented.admission(rules, |chain, before| {
             if let Some(before) = before {
                 let current = self.current(before, now);
                 return current.ok_or_else(unknown("the access file no longer admits it"));
@@ -334,6 +316,7 @@ impl Table {
             principal: Arc::new(principal),
             proof,
             expires: Some(expires),
+            last_use: None,
         })
     }
 
@@ -379,7 +362,13 @@ impl Table {
 
     /// Returns the time of the token's last use since the start.
     pub(super) fn last_used(&self, id: SecretId) -> Option<SystemTime> {
-        let seconds = self.tokens.get(&id)?.last_used.load(Ordering::Relaxed);
+        let seconds = self.seconds_of_use(id);
         (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds))
+    }
+
+    fn seconds_of_use(&self, id: SecretId) -> u64 {
+        let token = self.tokens.get(&id);
+        let last_use = token.and_then(|token| token.admission.last_use.as_ref());
+        last_use.map_or(0, |last_use| last_use.seconds())
     }
 }

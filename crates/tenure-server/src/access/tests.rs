@@ -209,7 +209,9 @@ async fn a_caller_is_refused_as_soon_as_its_right_or_its_token_is_gone() {
     for revoke in revocations {
         fixture.write_principal(&[&token], "");
         let access = fixture.open();
-        let caller = access.authenticate(&with(&token), None).unwrap();
+        let connection = LastCredential::default();
+        let again = || access.authenticate_on(&connection, &with(&token), None);
+        let caller = again().unwrap();
         let mut refused = Box::pin(access.refused(&caller, READ, Target::Lease("a", "x")));
         fixture.write_principal(&[&token, &Secret::generate()], "");
         access.reload().unwrap();
@@ -218,8 +220,11 @@ async fn a_caller_is_refused_as_soon_as_its_right_or_its_token_is_gone() {
             waited.is_err(),
             "a change that concerns others ends nothing"
         );
+        again().unwrap();
         revoke();
         access.reload().unwrap();
+        // The same connection has the present rights at once, or none.
+        assert!(!again().is_ok_and(|caller| caller.may(READ, Target::Lease("a", "x"))));
         let waited = tokio::time::timeout(Duration::from_secs(10), refused).await;
         waited.expect("the caller is refused");
     }
@@ -232,10 +237,60 @@ async fn a_caller_is_refused_when_its_token_expires() {
     let expires = expires.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
     fixture.write_principal(&[&token], &format!("expires = {expires}"));
     let access = fixture.open();
-    let caller = access.authenticate(&with(&token), None).unwrap();
+    let connection = LastCredential::default();
+    let caller = access
+        .authenticate_on(&connection, &with(&token), None)
+        .unwrap();
     let refused = access.refused(&caller, READ, Target::Lease("a", "x"));
     let waited = tokio::time::timeout(Duration::from_secs(10), refused).await;
     waited.expect("the caller is refused");
+    let again = access.authenticate_on(&connection, &with(&token), None);
+    assert_eq!(again.unwrap_err().status, 401);
+}
+
+#[test]
+fn a_connection_that_repeats_its_credential_pays_no_whole_check_until_the_rules_change() {
+    let (fixture, token, other) = (Fixture::new(), Secret::generate(), Secret::generate());
+    fixture.write_principal(&[&token, &other], "");
+    let access = fixture.open();
+    let Mode::Guarded(guarded) = &*access.0 else {
+        unreachable!("it has a file")
+    };
+    let connection = LastCredential::default();
+    let is_known = |token: &Secret| {
+        let header = &with(token)[AUTHORIZATION];
+        connection.find(header, guarded.rules()).is_some()
+    };
+    let send = |headers: &HeaderMap| access.authenticate_on(&connection, headers, CLIENT);
+    send(&with(&token)).unwrap();
+    assert!(is_known(&token) && !is_known(&other));
+    // A wrong credential is checked, and the connection forgets nothing.
+    send(&with(&Secret::generate())).unwrap_err();
+    let twice = [&token, &other].map(|token| format!("Bearer {}", token.reveal()));
+    send(&headers(&twice.each_ref().map(String::as_str))).unwrap_err();
+    send(&headers(&[])).unwrap_err();
+    assert!(is_known(&token));
+    send(&with(&other)).unwrap();
+    assert!(is_known(&other) && !is_known(&token));
+    // A use without the whole check is a use.
+    fixture.write_principal(&[&other, &token], "");
+    access.reload().unwrap();
+    assert!(!is_known(&other));
+    let uses = |access: &Access| access.with_principals(|_, last_used| last_used(other.id()));
+    let before = uses(&access);
+    send(&with(&other)).unwrap();
+    while uses(&access) == before {
+        assert!(is_known(&other));
+        send(&with(&other)).unwrap();
+    }
+    // A session ends on its connection, too.
+    let caller = send(&with(&other)).unwrap();
+    let session = access.issue_session(&caller).unwrap().text;
+    let session = headers(&[&format!("Bearer {session}")]);
+    let of_session = send(&session).unwrap();
+    send(&session).unwrap();
+    access.end_session(&of_session).unwrap();
+    assert_eq!(send(&session).unwrap_err().status, 401);
 }
 
 #[test]
@@ -582,10 +637,11 @@ async fn what_an_authority_vouched_for_ends_with_its_key_its_issuer_and_its_audi
         let access = fixture.open();
         replace(&access, &signer);
         let token = with_jwt(&signer.sign("one", &claims("team/build")));
-        let caller = access.authenticate(&token, CLIENT).unwrap();
+        let [connection, other] = [(); 2].map(|()| LastCredential::default());
+        let caller = access.authenticate_on(&connection, &token, CLIENT).unwrap();
         let session = access.issue_session(&caller).unwrap().text;
         let session = headers(&[&format!("Bearer {session}")]);
-        let of_session = access.authenticate(&session, CLIENT).unwrap();
+        let of_session = access.authenticate_on(&other, &session, CLIENT).unwrap();
         let code = access.issue_code(&caller).unwrap().text;
         let ended = async {
             tokio::join!(
@@ -610,9 +666,13 @@ async fn what_an_authority_vouched_for_ends_with_its_key_its_issuer_and_its_audi
         change(&fixture, &access);
         let in_time = tokio::time::timeout(Duration::from_secs(10), ended).await;
         assert!(in_time.is_ok(), "change {number} ends what is open");
-        for (caller, headers) in [(&caller, &token), (&of_session, &session)] {
+        for (caller, connection, headers) in [
+            (&caller, &connection, &token),
+            (&of_session, &other, &session),
+        ] {
             access.check_again(caller, READ, target).unwrap_err();
-            access.authenticate(headers, CLIENT).unwrap_err();
+            let again = access.authenticate_on(connection, headers, CLIENT);
+            again.unwrap_err();
         }
         access.use_code(&code, CLIENT).unwrap_err();
     }

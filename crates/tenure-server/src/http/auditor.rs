@@ -2,20 +2,14 @@
 
 use std::net::IpAddr;
 
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
-use tenure_core::wire::{Code, LeaseView, Problem};
+use tenure_core::wire::{LeaseView, Problem};
 
-use super::problem::ProblemResponse;
+use super::call::Call;
 use super::request_id::RequestId;
 use crate::Store;
 use crate::access::{Access, Caller};
 use crate::audit::{Audit, AuditEntry, AuditKind};
 use crate::model::{LeaseKey, TraceId};
-
-/// The address of the client that sent a request, if it is known.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ClientAddress(pub(super) Option<IpAddr>);
 
 /// The recorder of a caller's acts as an operator.
 #[derive(Debug)]
@@ -23,12 +17,19 @@ pub(super) struct Auditor {
     audit: Audit,
     caller: Caller,
     address: Option<IpAddr>,
-    /// The id of the request. `None` for a renewal that takes the route, because a renewal is not
-    /// an operator's change.
-    request: Option<RequestId>,
+    request: RequestId,
 }
 
 impl Auditor {
+    pub(super) fn of(call: &Call<'_>) -> Self {
+        Self {
+            audit: call.audit.clone(),
+            caller: call.caller.clone(),
+            address: call.client,
+            request: call.id.id().clone(),
+        }
+    }
+
     /// Executes an operator's change, and answers when its line is written. If the log is required
     /// and can't be written, the change is refused. The refusal is recorded, too: if its line can
     /// be written, the next change is executed.
@@ -37,8 +38,8 @@ impl Auditor {
         kind: AuditKind,
         (store, key): (&Store, &LeaseKey),
         reason: Option<String>,
-        work: impl Future<Output = Result<T, ProblemResponse>>,
-    ) -> Result<T, ProblemResponse> {
+        work: impl Future<Output = Result<T, Problem>>,
+    ) -> Result<T, Problem> {
         // After the change the lease may have no holder.
         let before: Option<LeaseView> = store.view(key).await.ok();
         let of_lease = |entry: AuditEntry| {
@@ -56,8 +57,8 @@ impl Auditor {
     pub(super) async fn record_resignation<T>(
         &self,
         to: Option<String>,
-        work: impl Future<Output = Result<T, ProblemResponse>>,
-    ) -> Result<T, ProblemResponse> {
+        work: impl Future<Output = Result<T, Problem>>,
+    ) -> Result<T, Problem> {
         let with_server = |entry: AuditEntry| entry.with_reason(to.map(|to| format!("to {to}")));
         self.record_with(AuditKind::Resign, with_server, work).await
     }
@@ -66,8 +67,8 @@ impl Auditor {
         &self,
         kind: AuditKind,
         details: impl FnOnce(AuditEntry) -> AuditEntry,
-        work: impl Future<Output = Result<T, ProblemResponse>>,
-    ) -> Result<T, ProblemResponse> {
+        work: impl Future<Output = Result<T, Problem>>,
+    ) -> Result<T, Problem> {
         let client = self.caller.tenant();
         let (result, place, has_own_line) = match self.audit.check() {
             Ok(()) => match self.audit.begin_act(&client) {
@@ -76,19 +77,19 @@ impl Auditor {
                     let is_done = result.is_ok();
                     (result, place, is_done)
                 }
-                Err(full) => (Err(full.into()), None, false),
+                Err(full) => (Err(full), None, false),
             },
             // The first of these lines that can be written shows that acts may be done again.
-            Err(unwritable) => (Err(unwritable.into()), None, true),
+            Err(unwritable) => (Err(unwritable), None, true),
         };
         let outcome = match &result {
             Ok(_) => "done",
-            Err(ProblemResponse(problem)) => problem.code.as_str(),
+            Err(problem) => problem.code.as_str(),
         };
         let entry = AuditEntry::new(kind, outcome)
             .of_caller(&self.caller)
             .of_address(self.address)
-            .of_request(self.request_id())
+            .of_request(Some(self.request.to_string()))
             .of_trace(TraceId::current());
         let entry = details(entry);
         if has_own_line {
@@ -106,7 +107,7 @@ impl Auditor {
     pub(super) fn use_code(&self, access: &Access, code: &str) -> Result<Caller, Problem> {
         let used = access.use_code(code, self.address);
         if let Err(problem) = &used {
-            let request = || self.request_id().unwrap_or_default();
+            let request = || self.request.to_string();
             let outcome = problem.code.as_str();
             self.audit.record_refusal(self.address, outcome, request);
         }
@@ -118,35 +119,8 @@ impl Auditor {
         let entry = AuditEntry::new(AuditKind::SignIn, "done")
             .of_caller(maker)
             .of_address(self.address)
-            .of_request(self.request_id())
+            .of_request(Some(self.request.to_string()))
             .with_reason(by_code.then(|| "one-time code".to_owned()));
         self.audit.record_sign_in(&maker.tenant(), entry);
-    }
-
-    fn request_id(&self) -> Option<String> {
-        self.request.as_ref().map(ToString::to_string)
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Auditor {
-    type Rejection = ProblemResponse;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
-        let caller = Caller::from_request_parts(parts, state).await?;
-        let audit = parts.extensions.get::<Audit>().cloned();
-        let address = parts.extensions.get::<ClientAddress>().copied();
-        let request = parts.extensions.get::<RequestId>().cloned();
-        match (audit, address) {
-            (Some(audit), Some(ClientAddress(address))) => Ok(Self {
-                audit,
-                caller,
-                address,
-                request,
-            }),
-            _ => Err(ProblemResponse(Problem::new(
-                Code::Internal,
-                "the request has no audit log",
-            ))),
-        }
     }
 }

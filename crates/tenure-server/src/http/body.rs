@@ -3,8 +3,7 @@
 
 use std::pin::pin;
 
-use axum::body::{Body, Bytes, HttpBody, to_bytes};
-use axum::extract::{FromRequest, Request};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
@@ -14,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_core::wire::{self, Code, Object, Problem};
 
-use super::problem::ProblemResponse;
+use super::problem;
 use crate::config::Limits;
 
 /// An answer in JSON.
@@ -23,6 +22,8 @@ use crate::config::Limits;
 /// lease, and not into a small buffer that grows.
 pub(super) struct Json<T>(pub(super) T);
 
+pub(super) type JsonResult<T> = Result<Json<T>, Problem>;
+
 /// The room for an answer, in bytes. A view of a lease has some 300.
 const ANSWER_BYTES: usize = 512;
 
@@ -30,8 +31,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         let mut body = Vec::with_capacity(ANSWER_BYTES);
         if let Err(error) = serde_json::to_writer(&mut body, &self.0) {
-            let problem = Problem::new(Code::Internal, error.to_string());
-            return ProblemResponse(problem).into_response();
+            return problem::response(&Problem::new(Code::Internal, error.to_string()));
         }
         json_response(body)
     }
@@ -43,41 +43,6 @@ pub(super) fn json_response(body: Vec<u8>) -> Response {
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
     response
-}
-
-/// The body of a request, parsed as `T`. The table of routes must require the body: then it is
-/// declared as JSON.
-pub(super) struct JsonBody<T>(pub(super) T);
-
-/// A body that may be absent.
-pub(super) struct OptionalJsonBody<T>(pub(super) T);
-
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
-    type Rejection = ProblemResponse;
-
-    async fn from_request(request: Request, _: &S) -> Result<Self, ProblemResponse> {
-        Ok(Self(parse(&received(request.into_body()).await)?))
-    }
-}
-
-impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJsonBody<T> {
-    type Rejection = ProblemResponse;
-
-    async fn from_request(request: Request, _: &S) -> Result<Self, ProblemResponse> {
-        let (head, body) = request.into_parts();
-        let body = received(body).await;
-        if body.is_empty() {
-            return Ok(Self(T::default()));
-        }
-        check_content_type(&head.headers)?;
-        Ok(Self(parse(&body)?))
-    }
-}
-
-/// Returns a body that was read before.
-async fn received(body: Body) -> Bytes {
-    // The body is in memory, so reading it can't fail.
-    to_bytes(body, usize::MAX).await.unwrap_or_default()
 }
 
 /// Checks that the content type is `application/json`, with or without parameters.

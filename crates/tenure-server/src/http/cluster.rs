@@ -1,50 +1,35 @@
 //! The routes that show and change which server of a cluster is active.
 
-use axum::Json;
-use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use tenure_core::wire::{ClusterView, Code, Problem, ResignRequest};
 
 use super::auditor::Auditor;
-use super::body::OptionalJsonBody;
+use super::body::{Json, JsonResult};
+use super::call::Call;
 use super::health::check_ready;
-use super::problem::ProblemResponse;
-use super::query::NoQuery;
-use crate::Store;
-use crate::access::Access;
 
 /// Answers a balancer: is this the server that accepts requests? A store that is not in a cluster
 /// always is.
-pub(super) async fn active(
-    State(store): State<Store>,
-    Extension(access): Extension<Access>,
-    _: NoQuery,
-) -> Result<&'static str, ProblemResponse> {
-    check_ready(&store, &access)?;
+pub(super) async fn active(call: Call<'_>) -> Result<&'static str, Problem> {
+    check_ready(call.store, call.access)?;
     Ok("active\n")
 }
 
 /// Returns the state of this server in its cluster.
-pub(super) async fn view(
-    State(store): State<Store>,
-    _: NoQuery,
-) -> Result<Json<ClusterView>, ProblemResponse> {
-    let view = store.cluster().ok_or_else(no_cluster)?;
+pub(super) async fn view(call: Call<'_>) -> JsonResult<ClusterView> {
+    let view = call.store.cluster().ok_or_else(no_cluster)?;
     Ok(Json(view))
 }
 
 /// Makes this server give up the log, so that a standby takes over.
-pub(super) async fn hand_over(
-    State(store): State<Store>,
-    auditor: Auditor,
-    _: NoQuery,
-    OptionalJsonBody(request): OptionalJsonBody<ResignRequest>,
-) -> Result<StatusCode, ProblemResponse> {
-    store.cluster().ok_or_else(no_cluster)?;
+pub(super) async fn hand_over(call: Call<'_>) -> Result<StatusCode, Problem> {
+    let request: ResignRequest = call.optional_json()?;
+    call.store.cluster().ok_or_else(no_cluster)?;
     let resigned = async {
-        store.resign(request.to.clone())?;
+        call.store.resign(request.to.clone())?;
         Ok(StatusCode::ACCEPTED)
     };
+    let auditor = Auditor::of(&call);
     auditor
         .record_resignation(request.to.clone(), resigned)
         .await

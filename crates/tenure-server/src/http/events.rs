@@ -1,23 +1,21 @@
 //! Streams of events, as server-sent events.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::time::Duration;
 
-use axum::extract::{Extension, Request, State};
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::{FutureExt, StreamExt, stream};
 use tenure_core::wire::{EventKind, Problem, Reset};
 
+use super::call::Call;
 use super::leases;
 use super::origin::check_page;
-use super::path::Lease;
-use super::problem::ProblemResponse;
 use super::query::{PollQuery, STREAM, flag, malformed, number, values};
-use crate::Store;
-use crate::access::{Access, Caller, Right, Role, Target};
+use crate::access::{Caller, Right, Role, Target};
 use crate::events::Topic;
 use crate::store::WatchItem;
 
@@ -33,51 +31,43 @@ pub(super) const LAST_EVENT_ID: &str = "Last-Event-ID";
 const READ: Right = Right::Role(Role::Read);
 
 /// Streams the events of one lease.
-pub(super) async fn of_lease(
-    State(store): State<Store>,
-    caller: Caller,
-    Lease(key): Lease,
-    request: Request,
-) -> Result<Response, ProblemResponse> {
-    Ok(stream(&store, caller, Topic::Lease(key), &request)?)
+pub(super) async fn of_lease(call: Call<'_>) -> Result<Response, Problem> {
+    let key = call.lease()?;
+    stream(call, Topic::Lease(key))
 }
 
 /// Streams the events of all leases that the caller may read.
-pub(super) async fn of_all(
-    State(store): State<Store>,
-    caller: Caller,
-    request: Request,
-) -> Result<Response, ProblemResponse> {
-    Ok(stream(&store, caller, Topic::All, &request)?)
+pub(super) async fn of_all(call: Call<'_>) -> Result<Response, Problem> {
+    stream(call, Topic::All)
 }
 
 /// Returns the lease named `events`, or streams the events of the namespace: both have the same
 /// path. A client that accepts an event stream gets the stream. A client that accepts JSON gets the
 /// lease. Any other client gets the lease if it exists.
-pub(super) async fn of_namespace_or_view(
-    State(store): State<Store>,
-    Extension(access): Extension<Access>,
-    caller: Caller,
-    Lease(key): Lease,
-    request: Request,
-) -> Result<Response, ProblemResponse> {
-    let headers = request.headers();
+pub(super) async fn of_namespace_or_view(call: Call<'_>) -> Result<Response, Problem> {
+    let key = call.lease()?;
+    let (headers, caller) = (&call.head.headers, &call.caller);
     let (read, target) = (READ, Target::Lease(key.namespace(), key.lease()));
     // A caller that may not read the lease must not learn from the answer whether the lease exists.
-    let asks_for_lease =
-        || accepts(headers, "application/json") || caller.may(read, target) && store.knows(&key);
+    let asks_for_lease = || {
+        accepts(headers, "application/json") || caller.may(read, target) && call.store.knows(&key)
+    };
     let is_stream =
         key.lease() == "events" && (accepts(headers, EVENT_STREAM) || !asks_for_lease());
     if is_stream {
-        let topic = Topic::Namespace(key.namespace().into());
-        return Ok(stream(&store, caller, topic, &request)?);
+        return stream(call, Topic::Namespace(key.namespace().into()));
     }
     caller.check(read, target)?;
-    let query = PollQuery::of(request.uri())?;
+    let query = PollQuery::of(&call.head.uri)?;
+    let mut view = pin!(leases::view(call.store, caller, &key, query));
+    // No time has passed since the check.
+    if let Some(view) = view.as_mut().now_or_never() {
+        return Ok(view?.into_response());
+    }
     tokio::select! {
         biased;
-        () = access.refused(&caller, read, target) => Err(caller.forbidden(read, target).into()),
-        view = leases::view(&store, &caller, &key, query) => Ok(view?.into_response()),
+        () = call.access.refused(caller, read, target) => Err(caller.forbidden(read, target)),
+        view = view => Ok(view?.into_response()),
     }
 }
 
@@ -111,25 +101,28 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     number(NAME, &text)?.within(NAME, 0, u64::MAX).map(Some)
 }
 
-/// Opens a stream. Each route of a stream calls this, so the checks of all streams are here. A page
-/// of another origin must not open a stream: it cannot read the events, but the store would serve a
-/// stream for each `EventSource` of such a page. The stream contains the events that the caller may
-/// read.
-fn stream(
-    store: &Store,
-    caller: Caller,
-    topic: Topic,
-    request: &Request,
-) -> Result<Response, Problem> {
-    check_page(request.headers())?;
-    let [renewed] = values(request.uri(), &STREAM)?;
+/// Opens a stream, which ends when the caller loses its right. Each route of a stream calls this, so
+/// the checks of all streams are here. A page of another origin must not open a stream: it cannot
+/// read the events, but the store would serve a stream for each `EventSource` of such a page. The
+/// stream contains the events that the caller may read.
+fn stream(call: Call<'_>, topic: Topic) -> Result<Response, Problem> {
+    let Call { head, caller, .. } = call;
+    check_page(&head.headers)?;
+    let [renewed] = values(&head.uri, &STREAM)?;
     let renewed = flag("renewed", renewed.as_deref())?;
-    let watcher = store.watch(
-        &caller.tenant(),
-        topic,
-        renewed,
-        last_event_id(request.headers())?,
-    )?;
+    let last = last_event_id(&head.headers)?;
+    let watcher = call
+        .store
+        .watch(&caller.tenant(), topic.clone(), renewed, last)?;
+    let (access, of_refused) = (call.access.clone(), caller.clone());
+    let refused = async move {
+        let target = match &topic {
+            Topic::Lease(key) => Target::Lease(key.namespace(), key.lease()),
+            Topic::Namespace(namespace) => Target::Namespace(namespace),
+            Topic::All => Target::Anywhere,
+        };
+        access.refused(&of_refused, READ, target).await;
+    };
     let events = stream::unfold((watcher, caller), |(mut watcher, caller)| async {
         let item = loop {
             let item = watcher.next().await?;
@@ -139,6 +132,7 @@ fn stream(
         };
         Some((Ok::<_, Infallible>(event(&item)), (watcher, caller)))
     });
+    let events = events.take_until(Box::pin(refused));
     let keep_alive = KeepAlive::new().interval(HEARTBEAT);
     Ok(Sse::new(events).keep_alive(keep_alive).into_response())
 }

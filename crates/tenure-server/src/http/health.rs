@@ -2,30 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Extension, State};
 use tenure_core::wire::{Code, Problem};
 
-use super::body::Json;
-use super::problem::ProblemResponse;
-use super::query::NoQuery;
+use super::body::{Json, JsonResult};
+use super::call::Call;
 use crate::Store;
 use crate::access::Access;
 
 /// Answers a liveness probe. Any response shows that the store is alive.
-pub(super) async fn live(_: NoQuery) -> &'static str {
-    "ok\n"
+pub(super) async fn live(_: Call<'_>) -> Result<&'static str, Problem> {
+    Ok("ok\n")
 }
 
 /// Answers a readiness probe. The store is not ready while it stops or after its engine failed. A
 /// standby of a cluster is ready if it could take over: else a rolling update would wait for ever.
-pub(super) async fn ready(
-    State(store): State<Store>,
-    Extension(access): Extension<Access>,
-    _: NoQuery,
-) -> Result<&'static str, ProblemResponse> {
-    match check_ready(&store, &access) {
-        Err(problem) if problem.code == Code::NotActive && store.is_standby() => Ok("standby\n"),
-        ready => Ok(ready.map(|()| "ok\n")?),
+pub(super) async fn ready(call: Call<'_>) -> Result<&'static str, Problem> {
+    match check_ready(call.store, call.access) {
+        Err(problem) if problem.code == Code::NotActive && call.store.is_standby() => {
+            Ok("standby\n")
+        }
+        ready => ready.map(|()| "ok\n"),
     }
 }
 
@@ -39,6 +35,6 @@ pub(super) fn check_ready(store: &Store, access: &Access) -> Result<(), Problem>
 }
 
 /// Returns all limits by the names of their settings; times are in milliseconds.
-pub(super) async fn limits(State(store): State<Store>, _: NoQuery) -> Json<BTreeMap<String, u64>> {
-    Json(store.limits().by_name())
+pub(super) async fn limits(call: Call<'_>) -> JsonResult<BTreeMap<String, u64>> {
+    Ok(Json(call.store.limits().by_name()))
 }

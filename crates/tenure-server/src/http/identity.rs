@@ -2,14 +2,13 @@
 
 use std::time::SystemTime;
 
-use axum::extract::Extension;
 use chrono::{DateTime, SecondsFormat, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::body::Json;
-use super::query::NoQuery;
-use crate::access::{Access, AccessGrant, Caller, ListedSecret, SecretId};
+use super::body::{Json, JsonResult};
+use super::call::Call;
+use crate::access::{AccessGrant, Caller, ListedSecret, SecretId};
 
 /// The caller, as identified by the store.
 #[derive(Serialize, JsonSchema)]
@@ -65,8 +64,8 @@ struct SecretView {
     last_used: Option<String>,
 }
 
-pub(super) async fn whoami(caller: Caller, _: NoQuery) -> Json<WhoAmI> {
-    Json(match &caller {
+pub(super) async fn whoami(call: Call<'_>) -> JsonResult<WhoAmI> {
+    Ok(Json(match &call.caller {
         Caller::Admitted(admission) => WhoAmI {
             principal: Some(admission.principal.name.to_string()),
             kind: admission.proof.kind(),
@@ -81,14 +80,11 @@ pub(super) async fn whoami(caller: Caller, _: NoQuery) -> Json<WhoAmI> {
             expires: None,
             grants: Vec::new(),
         },
-    })
+    }))
 }
 
-pub(super) async fn principals(
-    Extension(access): Extension<Access>,
-    _: NoQuery,
-) -> Json<AccessView> {
-    let principals = access.with_principals(|principals, last_used| {
+pub(super) async fn principals(call: Call<'_>) -> JsonResult<AccessView> {
+    let principals = call.access.with_principals(|principals, last_used| {
         let principals = principals.iter().map(|listed| PrincipalView {
             name: listed.principal.name.to_string(),
             grants: listed.principal.grants.iter().map(grant).collect(),
@@ -100,9 +96,9 @@ pub(super) async fn principals(
         });
         principals.collect()
     });
-    Json(AccessView {
+    Ok(Json(AccessView {
         principals: principals.unwrap_or_default(),
-    })
+    }))
 }
 
 fn grant(grant: &AccessGrant) -> GrantView {

@@ -2,11 +2,11 @@
 //! response is a view.
 
 use std::panic::resume_unwind;
+use std::pin::pin;
 use std::time::Duration;
 
-use axum::extract::{Extension, FromRequest, State};
-use axum::http::{StatusCode, Uri};
-use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::http::StatusCode;
+use futures_util::FutureExt;
 use tenure_core::lease::{Operation, Rules};
 use tenure_core::wire::{
     AcquireRequest, BreakRequest, ChangeRequest, Code, HandOverRequest, LeaseView, MetadataRequest,
@@ -14,47 +14,28 @@ use tenure_core::wire::{
 };
 
 use super::auditor::Auditor;
-use super::body::{Json, JsonBody, OptionalJsonBody};
+use super::body::{Json, JsonResult};
+use super::call::Call;
 use super::page_of_json::{PageOfJson, TURN, WrittenJson};
-use super::path::{Lease, Namespace};
-use super::problem::ProblemResponse;
-use super::query::{ListQuery, NoQuery, PollQuery, before};
+use super::query::{ListQuery, PollQuery, before};
 use crate::Store;
-use crate::access::{Access, Caller, Right, Role, Target};
+use crate::access::{Caller, Right, Role, Target};
 use crate::audit::AuditKind;
 use crate::clock;
 use crate::model::TraceId;
 use crate::random::OsRandom;
-use crate::store::ServedStore;
 use crate::table::LeaseKey;
 
-pub(super) type JsonResult<T> = Result<Json<T>, ProblemResponse>;
-
-/// The right that an acquire needs, which the table of routes has too.
-const CANDIDATE: Right = Right::Role(Role::Candidate);
+/// The right that an acquire and a renewal need, which the table of routes has too.
+pub(super) const CANDIDATE: Right = Right::Role(Role::Candidate);
 
 /// The operation of a request and its reason, or the problem of a request that is not valid.
 type Checked = Result<(Operation, Option<String>), Problem>;
 
-pub(super) async fn acquire(
-    State(store): State<Store>,
-    Extension(access): Extension<Access>,
-    caller: Caller,
-    Lease(key): Lease,
-    _: NoQuery,
-    JsonBody(request): JsonBody<AcquireRequest>,
-) -> JsonResult<LeaseView> {
-    acquire_as(&store, &access, &caller, &key, request).await
-}
-
-/// Executes an acquire, for the route and for the fast path.
-pub(super) async fn acquire_as(
-    store: &Store,
-    access: &Access,
-    caller: &Caller,
-    key: &LeaseKey,
-    request: AcquireRequest,
-) -> JsonResult<LeaseView> {
+pub(super) async fn acquire(call: Call<'_>) -> JsonResult<LeaseView> {
+    let key = call.lease()?;
+    let request: AcquireRequest = call.json()?;
+    let (store, access, caller) = (call.store, call.access, &call.caller);
     let target = Target::Lease(key.namespace(), key.lease());
     let refused = async {
         access.refused(caller, CANDIDATE, target).await;
@@ -69,81 +50,79 @@ pub(super) async fn acquire_as(
     let operation = queued.operation(clock::wall());
     store.limits().check_operation(&operation)?;
     let tenant = caller.tenant();
-    let acquire = store.acquire_as((caller.owner(), &tenant), key, &queued, refused);
+    let acquire = store.acquire_as((caller.owner(), &tenant), &key, &queued, refused);
     answer(store, queued.wait, acquire).await
 }
 
-pub(super) fn renew(JsonBody(request): JsonBody<RenewRequest>) -> Checked {
+pub(super) fn renew(call: &Call<'_>) -> Checked {
+    let request: RenewRequest = call.json()?;
     Ok((request.check(&Rules::NATIVE)?, None))
 }
 
-pub(super) fn change(JsonBody(request): JsonBody<ChangeRequest>) -> Checked {
+pub(super) fn change(call: &Call<'_>) -> Checked {
+    let request: ChangeRequest = call.json()?;
     Ok((request.check()?, None))
 }
 
-pub(super) fn release(JsonBody(request): JsonBody<ReleaseRequest>) -> Checked {
+pub(super) fn release(call: &Call<'_>) -> Checked {
+    let request: ReleaseRequest = call.json()?;
     request.check()
 }
 
-pub(super) fn break_lease(OptionalJsonBody(request): OptionalJsonBody<BreakRequest>) -> Checked {
+pub(super) fn break_lease(call: &Call<'_>) -> Checked {
+    let request: BreakRequest = call.optional_json()?;
     request.check(&Rules::NATIVE)
 }
 
-pub(super) fn hand_over(JsonBody(request): JsonBody<HandOverRequest>) -> Checked {
+pub(super) fn hand_over(call: &Call<'_>) -> Checked {
+    let request: HandOverRequest = call.json()?;
     request.check(&Rules::NATIVE)
 }
 
-pub(super) fn set_metadata(JsonBody(request): JsonBody<MetadataRequest>) -> Checked {
+pub(super) fn set_metadata(call: &Call<'_>) -> Checked {
+    let request: MetadataRequest = call.json()?;
     Ok((request.check()?, None))
 }
 
-/// Creates the handler of an operation on an existing lease. `check` converts the body into the
-/// operation.
-pub(super) fn operation<B>(
-    method: MethodFilter,
-    check: fn(B) -> Checked,
-) -> MethodRouter<ServedStore>
-where
-    B: FromRequest<ServedStore, Rejection = ProblemResponse> + Send + 'static,
-{
-    let handler = async move |State(store): State<Store>,
-                              caller: Caller,
-                              auditor: Auditor,
-                              Lease(key): Lease,
-                              _: NoQuery,
-                              body: B| {
-        let (operation, reason) = check(body)?;
-        store.limits().check_operation(&operation)?;
-        let kind = operators(&operation);
-        // A holder may hand over its own lease, and an operator any lease.
-        let role = match kind {
-            Some(_) => Role::Operator,
-            None => Role::Candidate,
-        };
-        let target = Target::Lease(key.namespace(), key.lease());
-        caller.check(Right::Role(role), target)?;
-        let Some(kind) = kind else {
-            return operate(&store, &caller, &key, &operation, reason).await;
-        };
-        let change = async move {
-            let work = operate(&store, &caller, &key, &operation, reason.clone());
-            auditor.record(kind, (&store, &key), reason, work).await
-        };
-        to_the_end(change).await
+/// Executes an operation on an existing lease. `check` converts the body into the operation.
+pub(super) async fn operation(
+    call: Call<'_>,
+    check: fn(&Call<'_>) -> Checked,
+) -> JsonResult<LeaseView> {
+    let key = call.lease()?;
+    let (operation, reason) = check(&call)?;
+    call.store.limits().check_operation(&operation)?;
+    let kind = operators(&operation);
+    // A holder may hand over its own lease, and an operator any lease.
+    let role = match kind {
+        Some(_) => Role::Operator,
+        None => Role::Candidate,
     };
-    on(method, handler)
+    let target = Target::Lease(key.namespace(), key.lease());
+    call.caller.check(Right::Role(role), target)?;
+    let Some(kind) = kind else {
+        return operate(call.store, &call.caller, &key, &operation, reason).await;
+    };
+    let auditor = Auditor::of(&call);
+    let (store, caller) = (call.store.clone(), call.caller);
+    // Boxed, because a renewal would hold the memory for this future.
+    Box::pin(to_the_end(async move {
+        let work = operate(&store, &caller, &key, &operation, reason.clone());
+        auditor.record(kind, (&store, &key), reason, work).await
+    }))
+    .await
 }
 
 /// Executes an operator's change and writes its line in the audit log, even if the client
 /// disconnects before the end: otherwise an operator could avoid the line.
 async fn to_the_end<T: Send + 'static>(
-    change: impl Future<Output = Result<T, ProblemResponse>> + Send + 'static,
-) -> Result<T, ProblemResponse> {
+    change: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> Result<T, Problem> {
     match tokio::spawn(TraceId::scope(TraceId::current(), change)).await {
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            Err(_) => Err(Problem::new(Code::Internal, "the store stops").into()),
+            Err(_) => Err(Problem::new(Code::Internal, "the store stops")),
         },
     }
 }
@@ -157,8 +136,7 @@ const fn operators(operation: &Operation) -> Option<AuditKind> {
     }
 }
 
-/// Executes an operation, for the routes and for the fast path.
-pub(super) async fn operate(
+async fn operate(
     store: &Store,
     caller: &Caller,
     key: &LeaseKey,
@@ -173,14 +151,10 @@ pub(super) async fn operate(
     }
 }
 
-pub(super) async fn verify(
-    State(store): State<Store>,
-    Lease(key): Lease,
-    _: NoQuery,
-    JsonBody(request): JsonBody<VerifyRequest>,
-) -> JsonResult<VerifyReply> {
-    let operation = request.check()?;
-    answer(&store, Duration::ZERO, store.verify(&key, &operation)).await
+pub(super) async fn verify(call: Call<'_>) -> JsonResult<VerifyReply> {
+    let (store, key) = (call.store, call.lease()?);
+    let operation = call.json::<VerifyRequest>()?.check()?;
+    answer(store, Duration::ZERO, store.verify(&key, &operation)).await
 }
 
 pub(super) async fn view(
@@ -196,12 +170,9 @@ pub(super) async fn view(
 }
 
 /// Returns the terms of a lease, newest first.
-pub(super) async fn history(
-    State(store): State<Store>,
-    Lease(key): Lease,
-    uri: Uri,
-) -> Result<WrittenJson, ProblemResponse> {
-    let before = before(&uri)?;
+pub(super) async fn history(call: Call<'_>) -> Result<WrittenJson, Problem> {
+    let (store, key) = (call.store, call.lease()?);
+    let before = before(&call.head.uri)?;
     let history = async {
         let mut page = PageOfJson::begin("terms");
         let mut last = None;
@@ -213,15 +184,12 @@ pub(super) async fn history(
         }
         page.end_with_next(None::<&u64>)
     };
-    Ok(in_time(&store, Duration::ZERO, history).await?)
+    in_time(store, Duration::ZERO, history).await
 }
 
-pub(super) async fn delete(
-    State(store): State<Store>,
-    auditor: Auditor,
-    Lease(key): Lease,
-    _: NoQuery,
-) -> Result<StatusCode, ProblemResponse> {
+pub(super) async fn delete(call: Call<'_>) -> Result<StatusCode, Problem> {
+    let key = call.lease()?;
+    let (auditor, store) = (Auditor::of(&call), call.store.clone());
     let change = async move {
         let work = answer(&store, Duration::ZERO, store.delete(&key));
         let recorded = auditor.record(AuditKind::Delete, (&store, &key), None, work);
@@ -231,14 +199,10 @@ pub(super) async fn delete(
 }
 
 /// Lists the leases that the caller may read.
-pub(super) async fn list(
-    State(store): State<Store>,
-    caller: Caller,
-    Namespace(namespace): Namespace,
-    uri: Uri,
-) -> Result<WrittenJson, ProblemResponse> {
-    let query = ListQuery::of(&uri)?;
-    let readable = caller.readable(namespace.as_str());
+pub(super) async fn list(call: Call<'_>) -> Result<WrittenJson, Problem> {
+    let (store, namespace) = (call.store, call.namespace()?);
+    let query = ListQuery::of(&call.head.uri)?;
+    let readable = call.caller.readable(namespace.as_str());
     let prefixes = common_prefixes(&readable, &query.prefix);
     let after = query.after.map(|name| LeaseKey::new(&namespace, &name));
     let list = async {
@@ -269,7 +233,7 @@ pub(super) async fn list(
         }
         page.end_with_next(None::<&String>)
     };
-    Ok(in_time(&store, Duration::ZERO, list).await?)
+    in_time(store, Duration::ZERO, list).await
 }
 
 /// Returns the prefixes of the names that begin both with one of `readable` and with `wanted`.
@@ -301,6 +265,11 @@ pub(super) async fn in_time<T>(
     wait: Duration,
     work: impl Future<Output = Result<T, Problem>>,
 ) -> Result<T, Problem> {
+    let mut work = pin!(work);
+    // Most requests do not wait, and need no timer.
+    if let Some(done) = work.as_mut().now_or_never() {
+        return done;
+    }
     let most = store.limits().request_time;
     let in_time = tokio::time::timeout(wait + most, work).await;
     in_time.map_err(|_| {

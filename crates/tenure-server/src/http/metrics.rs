@@ -3,14 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::extract::Extension;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use tenure_core::wire::{Code, Problem};
 use tracing::error;
 
-use super::problem::ProblemResponse;
-use super::query::NoQuery;
+use super::call::Call;
 use super::routes;
 use crate::Store;
 use crate::access::Access;
@@ -170,18 +168,15 @@ impl Scrape {
 }
 
 /// Answers a scrape.
-pub(super) async fn text(
-    Extension(scrape): Extension<Arc<Scrape>>,
-    _: NoQuery,
-) -> Result<Response, ProblemResponse> {
-    let _turn = scrape.turn.lock().await;
-    let source = Arc::clone(&scrape);
+pub(super) async fn text(call: Call<'_>) -> Result<Response, Problem> {
+    let _turn = call.scrape.turn.lock().await;
+    let source = Arc::clone(call.scrape);
     let text = tokio::task::spawn_blocking(move || source.text());
     match text.await {
         Ok(text) => Ok(([(CONTENT_TYPE, Exposition::CONTENT_TYPE)], text).into_response()),
         Err(error) => {
             error!(%error, "can't write the metrics");
-            Err(Problem::new(Code::Internal, "see the store's log").into())
+            Err(Problem::new(Code::Internal, "see the store's log"))
         }
     }
 }

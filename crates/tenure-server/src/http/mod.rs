@@ -9,7 +9,6 @@ mod origin;
 
 mod auditor;
 mod authorize;
-mod fast_path;
 mod request_id;
 mod routes;
 
@@ -26,8 +25,8 @@ mod renewals;
 mod session;
 
 mod body;
+mod call;
 mod page_of_json;
-mod path;
 mod problem;
 mod query;
 

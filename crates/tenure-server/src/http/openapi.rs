@@ -14,9 +14,9 @@ use tenure_core::Name;
 use tenure_core::wire::{Code, EventKind, LeaseEvent, Problem, Reset};
 
 use super::authorize::TargetOf;
+use super::call::Call;
 use super::events::{EVENT_STREAM, LAST_EVENT_ID};
 use super::problem::MEDIA_TYPE;
-use super::query::NoQuery;
 use super::request_id::{ANSWER_HEADER, MAX_LEN};
 use super::routes::description::{Answer, Content, Kind, Tag};
 use super::routes::{NAMESPACE_EVENTS, ROUTES, Route};
@@ -41,16 +41,18 @@ const JSON: &str = "application/json";
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
 
 /// Answers with the description.
-pub(super) async fn serve(_: NoQuery) -> ([(HeaderName, &'static str); 1], Bytes) {
-    ([(CONTENT_TYPE, JSON)], DOCUMENT.clone())
+pub(super) async fn serve(
+    _: Call<'_>,
+) -> Result<([(HeaderName, &'static str); 1], Bytes), Problem> {
+    Ok(([(CONTENT_TYPE, JSON)], DOCUMENT.clone()))
 }
 
 fn document() -> Value {
     let mut parts = Parts::new();
     let mut paths = Map::new();
     for route in ROUTES.iter().chain([&NAMESPACE_EVENTS]) {
-        let path = paths.entry(route.path()).or_insert_with(|| json!({}));
-        path[route.method().as_str().to_lowercase()] = parts.operation(route);
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method.as_str().to_lowercase()] = parts.operation(route);
     }
     let tags = Tag::ALL.map(|tag| json!({"name": tag.name(), "description": tag.description()}));
     let acquired = &mut paths[ACQUIRE]["post"]["responses"]["200"];
@@ -97,13 +99,13 @@ impl Parts {
 
     fn operation(&mut self, route: &Route) -> Value {
         let mut responses = Map::new();
-        for answer in route.answers() {
+        for answer in route.answers {
             responses.insert(answer.status.to_string(), self.answer(route, *answer));
         }
         for (status, codes) in codes(route) {
             responses.insert(status.to_string(), self.refusal(status, &codes));
         }
-        let needs = match route.right() {
+        let needs = match route.right {
             Right::Open => "Needs no credential.".into(),
             Right::Credential
             | Right::OwnCredential
@@ -111,29 +113,29 @@ impl Parts {
             | Right::CodeOrOwnCredential => format!("Needs {}.", route.needs()),
             Right::Role(_) | Right::Either(..) => format!("Needs the role {}.", route.needs()),
         };
-        let security = match route.right() {
+        let security = match route.right {
             Right::Open => json!([]),
             Right::CodeOrOwnCredential => json!([{}, {"bearer": []}, {"mutualTLS": []}]),
             Right::Session => json!([{"bearer": []}]),
             _ => json!([{"bearer": []}, {"mutualTLS": []}]),
         };
         let mut operation = json!({
-            "operationId": route.label(),
-            "tags": [route.tag().name()],
-            "summary": capitalized(route.description()),
+            "operationId": route.label,
+            "tags": [route.tag.name()],
+            "summary": capitalized(route.description),
             "description": needs,
             "security": security,
             "parameters": parameters(route),
             "responses": responses,
         });
-        if let Some(body) = route.body() {
+        if let Some(body) = route.body {
             let schema = (body.schema)(&mut self.requests);
             operation["requestBody"] = json!({
                 "required": body.is_required,
                 "content": {JSON: {"schema": schema}},
             });
         }
-        if route.kind() == Kind::LongPoll {
+        if route.kind == Kind::LongPoll {
             operation["x-waits"] = true.into();
         }
         operation
@@ -217,18 +219,16 @@ impl Parts {
 
     /// Returns the operations that follow an acquire of a lease.
     fn links(&mut self) -> Value {
-        let of_lease = ROUTES
-            .iter()
-            .filter(|route| route.path().contains("{lease}"));
+        let of_lease = ROUTES.iter().filter(|route| route.path.contains("{lease}"));
         let links = of_lease.map(|route| {
             let mut link = json!({
-                "operationId": route.label(),
+                "operationId": route.label,
                 "parameters": {
                     "namespace": "$request.path.namespace",
                     "lease": "$request.path.lease",
                 },
             });
-            let body = route.body().map(|body| (body.schema)(&mut self.requests));
+            let body = route.body.map(|body| (body.schema)(&mut self.requests));
             let name = body.as_ref().and_then(|body| body.get("$ref")?.as_str());
             let name = name
                 .and_then(|name| name.rsplit('/').next())
@@ -237,7 +237,7 @@ impl Parts {
             if body.is_some_and(|body| body["properties"].get("lease_id").is_some()) {
                 link["requestBody"] = json!({"lease_id": "$response.body#/lease_id"});
             }
-            (route.label().to_owned(), link)
+            (route.label.to_owned(), link)
         });
         links.collect::<Map<_, _>>().into()
     }
@@ -301,9 +301,9 @@ fn headers(names: &[&str]) -> Value {
 
 fn parameters(route: &Route) -> Vec<Value> {
     let in_path = ["namespace", "lease", "file"].into_iter();
-    let in_path = in_path.filter(|name| route.path().contains(&format!("{{{name}}}")));
+    let in_path = in_path.filter(|name| route.path.contains(&format!("{{{name}}}")));
     let in_path = in_path.map(|name| json!({"$ref": format!("#/components/parameters/{name}")}));
-    let in_query = route.query().iter().map(|parameter| {
+    let in_query = route.query.iter().map(|parameter| {
         json!({
             "name": parameter.name,
             "in": "query",
@@ -311,7 +311,7 @@ fn parameters(route: &Route) -> Vec<Value> {
             "schema": (parameter.schema)(),
         })
     });
-    let resume = (route.kind() == Kind::Stream).then(|| {
+    let resume = (route.kind == Kind::Stream).then(|| {
         json!({
             "name": LAST_EVENT_ID,
             "in": "header",
@@ -328,10 +328,10 @@ fn parameters(route: &Route) -> Vec<Value> {
 fn codes(route: &Route) -> BTreeMap<u16, Vec<Code>> {
     let mut codes = vec![Code::Malformed, Code::Internal];
     // The page reads its own query, in the browser.
-    if route.tag() != Tag::Page {
+    if route.tag != Tag::Page {
         codes.push(Code::UnknownField);
     }
-    match route.right() {
+    match route.right {
         Right::Open => {}
         Right::Credential => {
             codes.extend([Code::Unauthenticated, Code::CrossOrigin, Code::OverLimit]);
@@ -347,7 +347,7 @@ fn codes(route: &Route) -> BTreeMap<u16, Vec<Code>> {
             Code::OverLimit,
         ]),
     }
-    if route.target() != TargetOf::Store {
+    if route.target != TargetOf::Store {
         codes.extend([
             Code::InvalidName,
             // An empty name is another path.
@@ -357,10 +357,10 @@ fn codes(route: &Route) -> BTreeMap<u16, Vec<Code>> {
             Code::EngineUnavailable,
         ]);
     }
-    if route.body().is_some() {
+    if route.body.is_some() {
         codes.extend([Code::TooLarge, Code::NotJson, Code::RequestTimeout]);
     }
-    codes.extend(route.codes());
+    codes.extend(route.codes);
     let mut by_status = BTreeMap::<u16, Vec<Code>>::new();
     // The status of a request line or of headers that are too large.
     by_status.insert(431, vec![Code::TooLarge]);

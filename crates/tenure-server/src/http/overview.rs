@@ -2,35 +2,25 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::Uri;
-use tenure_core::wire::{NamespaceView, Overview};
+use tenure_core::wire::{NamespaceView, Overview, Problem};
 
-use super::leases::{JsonResult, answer, in_time};
+use super::body::JsonResult;
+use super::call::Call;
+use super::leases::{answer, in_time};
 use super::page_of_json::{PageOfJson, TURN, WrittenJson};
-use super::path::Lease;
-use super::problem::ProblemResponse;
-use super::query::{NoQuery, OverviewQuery, after_namespace};
-use crate::Store;
-use crate::access::Caller;
+use super::query;
 
 /// Returns the leases that the caller may read.
-pub(super) async fn overview(
-    State(store): State<Store>,
-    caller: Caller,
-    OverviewQuery(filter): OverviewQuery,
-) -> JsonResult<Overview> {
-    let overview = store.overview(&filter, |namespace| caller.readable(namespace));
-    answer(&store, Duration::ZERO, overview).await
+pub(super) async fn overview(call: Call<'_>) -> JsonResult<Overview> {
+    let (store, filter) = (call.store, query::overview(&call.head.uri)?);
+    let overview = store.overview(&filter, |namespace| call.caller.readable(namespace));
+    answer(store, Duration::ZERO, overview).await
 }
 
 /// Returns the namespaces in which the caller may read leases.
-pub(super) async fn namespaces(
-    State(store): State<Store>,
-    caller: Caller,
-    uri: Uri,
-) -> Result<WrittenJson, ProblemResponse> {
-    let after = after_namespace(&uri)?;
+pub(super) async fn namespaces(call: Call<'_>) -> Result<WrittenJson, Problem> {
+    let store = call.store;
+    let after = query::after_namespace(&call.head.uri)?;
     let after = after.as_ref().map_or("", |name| name.as_str());
     let namespaces = async {
         let mut page = PageOfJson::begin("namespaces");
@@ -39,7 +29,7 @@ pub(super) async fn namespaces(
             if number % TURN == 0 {
                 tokio::task::yield_now().await;
             }
-            let leases = match &*caller.readable(&namespace) {
+            let leases = match &*call.caller.readable(&namespace) {
                 [""] => all,
                 prefixes => store.count(&namespace, prefixes).await,
             };
@@ -57,15 +47,12 @@ pub(super) async fn namespaces(
         store.ready()?;
         page.end_with_next(next.as_ref())
     };
-    Ok(in_time(&store, Duration::ZERO, namespaces).await?)
+    in_time(store, Duration::ZERO, namespaces).await
 }
 
 /// Returns the candidates that wait for a lease.
-pub(super) async fn waiters(
-    State(store): State<Store>,
-    Lease(key): Lease,
-    _: NoQuery,
-) -> Result<WrittenJson, ProblemResponse> {
+pub(super) async fn waiters(call: Call<'_>) -> Result<WrittenJson, Problem> {
+    let (store, key) = (call.store, call.lease()?);
     let waiters = async {
         let mut page = PageOfJson::begin("waiters");
         for waiter in store.waiters(&key).await?.waiters {
@@ -75,5 +62,5 @@ pub(super) async fn waiters(
         }
         Ok(page.end())
     };
-    Ok(in_time(&store, Duration::ZERO, waiters).await?)
+    in_time(store, Duration::ZERO, waiters).await
 }

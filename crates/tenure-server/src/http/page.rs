@@ -1,24 +1,17 @@
 //! The page that shows elections. Its files are in [`ui`](crate::ui).
 
-use axum::extract::Path;
-use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
+use tenure_core::wire::Problem;
 
-use super::problem::ProblemResponse;
+use super::call::Call;
 use super::routes::unknown_route;
 use crate::ui;
 
-pub(super) async fn page(request: HeaderMap) -> Response {
-    ui::page(&request)
+pub(super) async fn page(call: Call<'_>) -> Result<Response, Problem> {
+    Ok(ui::page(&call.head.headers))
 }
 
-pub(super) async fn file(
-    Path(name): Path<String>,
-    uri: Uri,
-    request: HeaderMap,
-) -> Result<Response, ProblemResponse> {
-    match ui::file(&name, &request) {
-        Some(response) => Ok(response),
-        None => Err(unknown_route(uri).await),
-    }
+pub(super) async fn file(call: Call<'_>) -> Result<Response, Problem> {
+    let file = ui::file(&call.names.file, &call.head.headers);
+    file.ok_or_else(|| unknown_route(call.head.uri.path()))
 }

@@ -12,34 +12,22 @@ const RETRY_AFTER_SECONDS: &str = "1";
 /// The media type of problems (RFC 9457).
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// A problem as a response. The response has its code as an extension.
-pub(crate) struct ProblemResponse(pub(super) Problem);
-
-impl From<Problem> for ProblemResponse {
-    fn from(problem: Problem) -> Self {
-        Self(problem)
+/// Returns a problem as a response, which has its code as an extension.
+pub(super) fn response(problem: &Problem) -> Response {
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let body = serde_json::to_vec(problem).unwrap_or_default();
+    let json = HeaderValue::from_static(MEDIA_TYPE);
+    let mut response = (status, [(CONTENT_TYPE, json)], body).into_response();
+    // The service counts refusals by their codes.
+    response.extensions_mut().insert(problem.code);
+    if problem.status == 401 {
+        // RFC 9110, section 11.6.1 requires the scheme in the answer.
+        let scheme = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
     }
-}
-
-impl IntoResponse for ProblemResponse {
-    fn into_response(self) -> Response {
-        let Self(problem) = self;
-        let status =
-            StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = serde_json::to_vec(&problem).unwrap_or_default();
-        let json = HeaderValue::from_static(MEDIA_TYPE);
-        let mut response = (status, [(CONTENT_TYPE, json)], body).into_response();
-        // The service counts refusals by their codes.
-        response.extensions_mut().insert(problem.code);
-        if problem.status == 401 {
-            // RFC 9110, section 11.6.1 requires the scheme in the answer.
-            let scheme = HeaderValue::from_static("Bearer");
-            response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
-        }
-        if matches!(problem.status, 429 | 503 | 507) {
-            let seconds = HeaderValue::from_static(RETRY_AFTER_SECONDS);
-            response.headers_mut().insert(RETRY_AFTER, seconds);
-        }
-        response
+    if matches!(problem.status, 429 | 503 | 507) {
+        let seconds = HeaderValue::from_static(RETRY_AFTER_SECONDS);
+        response.headers_mut().insert(RETRY_AFTER, seconds);
     }
+    response
 }

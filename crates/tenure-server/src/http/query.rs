@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use axum::extract::{FromRequestParts, Query};
+use axum::extract::Query;
 use axum::http::Uri;
-use axum::http::request::Parts;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::value::{Error as ValueError, StrDeserializer};
@@ -14,8 +13,7 @@ use tenure_core::time::millis;
 use tenure_core::wire::{Code, MAX_WAIT, Number, Problem, check_wait};
 use tenure_core::{Epoch, Name};
 
-use super::path::name;
-use super::problem::ProblemResponse;
+use super::call::name;
 use super::routes::description::Parameter;
 use crate::store::OverviewFilter;
 
@@ -123,9 +121,6 @@ fn whole_number(least: u64, most: u64, default: Option<u64>) -> Schema {
     schema
 }
 
-/// The query of a route without parameters: it must be empty.
-pub(super) struct NoQuery;
-
 /// The query of a long poll; without `after` and `wait_ms` the request is a plain read.
 pub(super) struct PollQuery {
     pub(super) after: Option<u64>,
@@ -139,27 +134,21 @@ pub(super) struct ListQuery {
     pub(super) after: Option<Name>,
 }
 
-/// The query of an overview.
-pub(super) struct OverviewQuery(pub(super) OverviewFilter);
-
-impl<S: Send + Sync> FromRequestParts<S> for OverviewQuery {
-    type Rejection = ProblemResponse;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
-        let [text, namespace, state, look, limit] = values(&parts.uri, &OVERVIEW)?;
-        let namespace = namespace.map(|text| name("namespace", &text));
-        let limit = match limit {
-            Some(text) => number("limit", &text)?.within("limit", 1, MAX_ROWS)?,
-            None => MAX_ROWS,
-        };
-        Ok(Self(OverviewFilter {
-            text: text.unwrap_or_default().to_ascii_lowercase(),
-            namespace: namespace.transpose()?,
-            state: state.map(|text| lease_state(&text)).transpose()?,
-            needs_look: flag("look", look.as_deref())?,
-            limit: usize::try_from(limit).unwrap_or(usize::MAX),
-        }))
-    }
+/// Returns the filter of an overview.
+pub(super) fn overview(uri: &Uri) -> Result<OverviewFilter, Problem> {
+    let [text, namespace, state, look, limit] = values(uri, &OVERVIEW)?;
+    let namespace = namespace.map(|text| name("namespace", &text));
+    let limit = match limit {
+        Some(text) => number("limit", &text)?.within("limit", 1, MAX_ROWS)?,
+        None => MAX_ROWS,
+    };
+    Ok(OverviewFilter {
+        text: text.unwrap_or_default().to_ascii_lowercase(),
+        namespace: namespace.transpose()?,
+        state: state.map(|text| lease_state(&text)).transpose()?,
+        needs_look: flag("look", look.as_deref())?,
+        limit: usize::try_from(limit).unwrap_or(usize::MAX),
+    })
 }
 
 /// Parses the name of a state as in an answer.
@@ -168,15 +157,6 @@ fn lease_state(text: &str) -> Result<State, Problem> {
         let states = STATES.join(", ");
         malformed(format!("state is {text:?} and must be one of {states}"))
     })
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
-    type Rejection = ProblemResponse;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
-        let [] = values(&parts.uri, &[])?;
-        Ok(Self)
-    }
 }
 
 impl PollQuery {

@@ -1,22 +1,14 @@
 //! Many renewals in one request.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, State};
 use tenure_core::Name;
 use tenure_core::lease::{Operation, Rules};
 use tenure_core::wire::{
     Code, MAX_RENEWALS, Problem, RenewManyRequest, RenewOne, RenewRequest, RenewResult,
 };
 
-use super::body::JsonBody;
-use super::metrics::Scrape;
+use super::call::{Call, name};
+use super::leases::CANDIDATE;
 use super::page_of_json::{PageOfJson, WrittenJson};
-use super::path::{Namespace, name};
-use super::problem::ProblemResponse;
-use super::query::NoQuery;
-use super::routes::RENEW;
-use crate::Store;
 use crate::access::{Caller, Target};
 use crate::table::LeaseKey;
 
@@ -25,30 +17,28 @@ use crate::table::LeaseKey;
 pub(super) const MAX_BYTES: usize = 256 * 1024;
 
 /// Renews many leases. Each renewal succeeds or fails independently.
-pub(super) async fn renew(
-    State(store): State<Store>,
-    Extension(scrape): Extension<Arc<Scrape>>,
-    caller: Caller,
-    Namespace(namespace): Namespace,
-    _: NoQuery,
-    JsonBody(request): JsonBody<RenewManyRequest>,
-) -> Result<WrittenJson, ProblemResponse> {
+pub(super) async fn renew(call: Call<'_>) -> Result<WrittenJson, Problem> {
+    let namespace = call.namespace()?;
+    let request: RenewManyRequest = call.json()?;
     let count = request.leases.len();
     if count > MAX_RENEWALS {
         let detail = format!("leases has {count} renewals, at most {MAX_RENEWALS} are allowed");
-        return Err(Problem::new(Code::OutOfRange, detail).into());
+        return Err(Problem::new(Code::OutOfRange, detail));
     }
     let renewals = request.leases.into_iter();
     let renewals: Vec<_> = renewals
-        .map(|one| checked(&caller, &namespace, one))
+        .map(|one| checked(&call.caller, &namespace, one))
         .collect();
-    let results = store.renew_many_as(caller.owner(), &renewals).await;
+    let results = call
+        .store
+        .renew_many_as(call.caller.owner(), &renewals)
+        .await;
     let mut answer = PageOfJson::begin_whole("results");
     for result in results {
         let result = match result {
             Ok(view) => RenewResult::View(view.into()),
             Err(problem) => {
-                scrape.refusals.add(problem.code);
+                call.scrape.refusals.add(problem.code);
                 RenewResult::Problem(problem.into())
             }
         };
@@ -64,7 +54,7 @@ fn checked(
 ) -> Result<(LeaseKey, Operation), Problem> {
     let lease = name("lease", &one.lease)?;
     let target = Target::Lease(namespace.as_str(), lease.as_str());
-    caller.check(RENEW.right(), target)?;
+    caller.check(CANDIDATE, target)?;
     let request = RenewRequest {
         lease_id: one.lease_id,
         duration_ms: None,

@@ -1,6 +1,5 @@
 //! The store that a server serves at the moment.
 
-use axum::extract::FromRef;
 use tokio::sync::watch;
 
 use super::Store;
@@ -33,12 +32,5 @@ impl ServedStore {
 impl From<Store> for ServedStore {
     fn from(store: Store) -> Self {
         Self(watch::channel(store).1)
-    }
-}
-
-/// Handlers use the store that is current at the beginning of their request.
-impl FromRef<ServedStore> for Store {
-    fn from_ref(served: &ServedStore) -> Self {
-        served.current()
     }
 }

@@ -231,7 +231,7 @@ fn grant(role: &str, namespace: &str, prefix: &str) -> String {
 
 /// Returns a path of this route, about a lease or its namespace.
 fn path_of(route: &Route, namespace: &str, lease: &str) -> String {
-    let path = route.path().replace("{namespace}", namespace);
+    let path = route.path.replace("{namespace}", namespace);
     path.replace("{lease}", lease).replace("{file}", "app.js")
 }
 

@@ -185,7 +185,7 @@ impl Cell {
         } else {
             label
         };
-        let route = routes().iter().find(|route| route.label() == label);
+        let route = routes().iter().find(|route| route.label == label);
         let path = path_of(route.unwrap(), TARGETS[self.target].0, &self.lease());
         match label {
             "list" => format!("{path}?prefix={}", self.lease()),
@@ -253,7 +253,7 @@ impl Cell {
         } else {
             label
         };
-        let route = routes().iter().find(|route| route.label() == route_label);
+        let route = routes().iter().find(|route| route.label == route_label);
         let mut body = body_of(route_label, &self.lease_id());
         match label {
             "switchover" => drop(body.as_object_mut().unwrap().remove("lease_id")),
@@ -262,7 +262,7 @@ impl Cell {
             }
             _ => {}
         }
-        let method = route.unwrap().method().clone();
+        let method = route.unwrap().method.clone();
         let response = guarded
             .send(&self.caller, method, &self.path(label), body)
             .await;
@@ -307,7 +307,7 @@ fn callers() -> Vec<(String, &'static str, Covers, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_request_gets_the_answer_of_the_matrix() {
     const AT_ONCE: usize = 16;
-    let labels: BTreeSet<&str> = routes().iter().map(Route::label).collect();
+    let labels: BTreeSet<&str> = routes().iter().map(|route| route.label).collect();
     let rows = MATRIX.iter().map(|row| row.0);
     assert_eq!(
         labels,

@@ -28,7 +28,7 @@ async fn without_a_credential_every_path_gets_the_same_401() {
     let mut bodies = BTreeSet::new();
     let paths = routes().iter().map(|route| {
         let path = path_of(route, "a", "job");
-        (route.method().clone(), path, route.needs() == "nothing")
+        (route.method.clone(), path, route.needs() == "nothing")
     });
     let unknown = [
         (Method::GET, "/v1/nothing".into(), false),
@@ -71,14 +71,14 @@ async fn a_refusal_does_not_tell_whether_a_lease_exists() {
     assert_eq!(status, 200);
     for route in routes()
         .iter()
-        .filter(|route| route.path().contains("{lease}"))
+        .filter(|route| route.path.contains("{lease}"))
     {
         let mut texts = BTreeSet::new();
         for lease in ["present", "missing"] {
             let path = path_of(route, "billing", lease);
-            let body = body_of(route.label(), &id(1));
+            let body = body_of(route.label, &id(1));
             let response = guarded
-                .send("other", route.method().clone(), &path, body)
+                .send("other", route.method.clone(), &path, body)
                 .await;
             assert_eq!(response.status(), 403, "{path}");
             texts.insert(response.text().await.unwrap().replace(lease, "LEASE"));
@@ -134,7 +134,7 @@ fn the_documents_name_the_right_of_every_route() {
     });
     let documented: BTreeSet<_> = rows.collect();
     let in_force = routes().iter().map(|route| {
-        let request = format!("{} {}", route.method(), route.path());
+        let request = format!("{} {}", route.method, route.path);
         (request, route.needs())
     });
     assert_eq!(documented, in_force.collect());

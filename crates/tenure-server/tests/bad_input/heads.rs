@@ -37,8 +37,8 @@ async fn the_preface_of_http_2_gets_a_refusal_in_http_1() {
     assert!(reply.contains("speaks HTTP/1.1"), "{reply}");
 }
 
-/// Each request has an exact line and headers. It is sent to the fast path, to a route, and over a
-/// connection beyond the limit.
+/// Each request has an exact line and headers. It is sent within the limit of connections, and over a
+/// connection beyond it.
 #[tokio::test]
 async fn a_head_that_contradicts_itself_is_refused_on_every_request_path() {
     const RENEW: &str = "/v1/namespaces/ns/leases/job/renew";

@@ -71,6 +71,7 @@ pub(super) fn store(settings: &Settings, checked: &CheckedStore) -> Vec<SettingR
     let mut in_effect = BTreeMap::from([
         ("serve.listen", serve.listen.to_string().into()),
         ("serve.data_dir", data_dir.into()),
+        ("serve.worker_threads", serve.worker_threads.into()),
         ("azure.accounts", accounts.collect()),
     ]);
     if let Some(cluster) = &serve.cluster {

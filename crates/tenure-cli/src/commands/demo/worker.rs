@@ -35,7 +35,7 @@ impl DemoWorker {
             database: self.database,
             pace: PACE,
         };
-        runtime::multi_thread()?.block_on(async {
+        runtime::multi_thread(runtime::workers())?.block_on(async {
             let mut terminate = signal(SignalKind::terminate())?;
             let shutdown = async move {
                 terminate.recv().await;

@@ -118,7 +118,6 @@ impl Serve {
             SignalNumber::SIGUSR2,
             SignalNumber::SIGALRM,
         ])?;
-        require(runtime::workers() + THREADS, "tenure serve")?;
         let settings = self.settings()?;
         let inherited = supervisor::inherited_listener()?;
         let flags = AzureFlags {
@@ -126,6 +125,7 @@ impl Serve {
             azure_dev: self.azure_dev,
         };
         let checked = CheckedStore::new(&settings, flags)?;
+        require(checked.serve.worker_threads + THREADS, "tenure serve")?;
         // The rules for the start depend on the address that clients reach.
         let listen = match &inherited {
             Some(listener) => listener
@@ -151,6 +151,7 @@ impl Serve {
             data_dir,
             mut cluster,
             limits,
+            worker_threads,
             ..
         } = serve;
         if let Some(cluster) = &mut cluster {
@@ -198,7 +199,7 @@ impl Serve {
             (Served::Store(store), Some(config)) => Some(Azure::open(store, config)?),
             _ => None,
         };
-        runtime::multi_thread()?.block_on(async {
+        runtime::multi_thread(worker_threads)?.block_on(async {
             let stopped = runtime::stop_signal()?;
             let terminal_closed = CancellationToken::new();
             let hangup = signal(SignalKind::hangup())?;

@@ -59,10 +59,10 @@ struct Presented {
     decided: Mutex<Option<Decided>>,
 }
 
-/// The caller with a certificate, or the reason for its refusal, by the rules of one generation.
+/// The caller with a certificate, or the reason for its refusal, by the rules with one number.
 #[derive(Debug)]
 struct Decided {
-    generation: u64,
+    rules: u64,
     admission: Result<Arc<Admission>, Refusal>,
 }
 
@@ -199,28 +199,25 @@ impl PresentedCertificate {
         }))
     }
 
-    /// Returns the caller by the rules of this generation. `decide` is called once for each
-    /// generation, with the caller by the previous rules.
+    /// Returns the caller by the rules with this number. `decide` is called once for each number, with
+    /// the caller by the previous rules.
     pub(super) fn admission(
         &self,
-        generation: u64,
+        rules: u64,
         decide: impl FnOnce(&Chain, Option<&Admission>) -> Result<Arc<Admission>, Refusal>,
     ) -> Result<Arc<Admission>, Refusal> {
         let presented = &*self.0;
         let decided = presented.decided.lock();
         let mut decided = decided.unwrap_or_else(PoisonError::into_inner);
         if let Some(decided) = &*decided
-            && decided.generation == generation
+            && decided.rules == rules
         {
             return decided.admission.clone();
         }
         let before = decided.as_ref();
         let before = before.and_then(|before| before.admission.as_deref().ok());
         let admission = decide(&presented.chain, before);
-        let now_decided = Decided {
-            generation,
-            admission,
-        };
+        let now_decided = Decided { rules, admission };
         decided.insert(now_decided).admission.clone()
     }
 

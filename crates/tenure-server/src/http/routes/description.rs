@@ -1,6 +1,12 @@
 //! The columns of the table that describe a route to its clients.
 
+use axum::http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use tenure_core::wire::Code;
+
+use super::{Handler, Route};
+use crate::access::Right;
+use crate::http::authorize::TargetOf;
 
 /// Writes the schema of a type, and adds the schemas that it refers to.
 pub(in crate::http) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -50,6 +56,10 @@ impl Tag {
 pub(in crate::http) enum Kind {
     /// The store answers as soon as it can.
     Immediate,
+    /// Like `Immediate`, for a check of liveness or readiness.
+    Probe,
+    /// Like `Immediate`, for a renewal of one lease.
+    Renewal,
     /// The answer may be large: the number of such answers at a time is limited.
     Large,
     /// Like `Large`, but the request waits for its turn and is not refused, because it keeps leases.
@@ -94,28 +104,28 @@ pub(in crate::http) enum Content {
     Nothing,
 }
 
-pub(super) const fn required<T: JsonSchema>() -> Option<Body> {
-    Some(Body {
+pub(super) const fn required<T: JsonSchema>() -> Body {
+    Body {
         schema: SchemaGenerator::subschema_for::<T>,
         is_required: true,
         max_bytes: None,
-    })
+    }
 }
 
-pub(super) const fn required_up_to<T: JsonSchema>(max_bytes: usize) -> Option<Body> {
-    Some(Body {
+pub(super) const fn required_up_to<T: JsonSchema>(max_bytes: usize) -> Body {
+    Body {
         schema: SchemaGenerator::subschema_for::<T>,
         is_required: true,
         max_bytes: Some(max_bytes),
-    })
+    }
 }
 
-pub(super) const fn optional<T: JsonSchema>() -> Option<Body> {
-    Some(Body {
+pub(super) const fn optional<T: JsonSchema>() -> Body {
+    Body {
         schema: SchemaGenerator::subschema_for::<T>,
         is_required: false,
         max_bytes: None,
-    })
+    }
 }
 
 pub(super) const fn json<T: JsonSchema>(status: u16) -> Answer {
@@ -150,5 +160,75 @@ pub(super) const fn nothing(status: u16) -> Answer {
     Answer {
         status,
         content: Content::Nothing,
+    }
+}
+
+/// The beginning of a row of the table.
+pub(super) struct Named {
+    label: &'static str,
+    tag: Tag,
+    description: &'static str,
+}
+
+pub(super) const fn named(label: &'static str, tag: Tag, description: &'static str) -> Named {
+    Named {
+        label,
+        tag,
+        description,
+    }
+}
+
+impl Named {
+    /// Returns the route, with those of its columns that every route has.
+    pub(super) const fn at(
+        self,
+        method: Method,
+        path: &'static str,
+        right: Right,
+        target: TargetOf,
+        handler: Handler,
+    ) -> Route {
+        Route {
+            method,
+            path,
+            label: self.label,
+            description: self.description,
+            right,
+            target,
+            handler,
+            kind: Kind::Immediate,
+            query: &[],
+            body: None,
+            tag: self.tag,
+            answers: &[],
+            codes: &[],
+        }
+    }
+}
+
+impl Route {
+    pub(super) const fn kind(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    pub(super) const fn query(mut self, query: &'static [Parameter]) -> Self {
+        self.query = query;
+        self
+    }
+
+    pub(super) const fn body(mut self, body: Body) -> Self {
+        self.body = Some(body);
+        self
+    }
+
+    pub(super) const fn answers(mut self, answers: &'static [Answer]) -> Self {
+        self.answers = answers;
+        self
+    }
+
+    pub(super) const fn codes(mut self, codes: &'static [Code]) -> Self {
+        self.codes = codes;
+        self
     }
 }

@@ -1,77 +1,73 @@
-//! The table of the routes of the native API. The router, the rights that each request needs, and
-//! the description of the API come from this table.
+//! The table of the routes of the native API. The search for the route of a request, the rights that
+//! each request needs, and the description of the API come from this table.
 
 pub(super) mod description;
 mod table;
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::sync::LazyLock;
 
-use axum::extract::Request;
+use axum::http::header::ALLOW;
 use axum::http::request::Parts;
-use axum::http::{Method, Uri};
-use axum::middleware::{Next, from_fn};
-use axum::routing::MethodRouter;
-use axum::{Extension, Router};
+use axum::http::{HeaderValue, Method};
+use axum::response::{IntoResponse, Response};
+use percent_encoding::percent_decode_str;
 use tenure_core::wire::{Code, Problem};
 
 use self::description::{Answer, Body, Kind, Parameter, Tag};
-use self::table::SESSION;
-pub(super) use self::table::{ACQUIRE, NAMESPACE_EVENTS, RELEASE, RENEW, ROUTES};
-use super::authorize::{Gate, TargetOf};
-use super::metrics::Scrape;
-use super::problem::ProblemResponse;
-use crate::access::{Access, Right};
-use crate::audit::Audit;
-use crate::store::ServedStore;
+pub(super) use self::table::{NAMESPACE_EVENTS, ROUTES};
+use super::authorize::TargetOf;
+use super::call::Call;
+use super::problem;
+use crate::access::Right;
 
-/// A route of the native API. The router and the checks of rights read the first columns, and the
-/// description of the API reads all of them.
+/// A route of the native API.
 #[derive(Debug)]
 pub struct Route {
-    method: Method,
-    path: &'static str,
-    right: Right,
-    target: TargetOf,
+    /// The method.
+    pub method: Method,
+    /// The path, with names in braces for its parts.
+    pub path: &'static str,
     /// A short name that does not change.
-    label: &'static str,
-    tag: Tag,
-    description: &'static str,
-    kind: Kind,
+    pub label: &'static str,
+    /// A description of the route.
+    pub description: &'static str,
+    pub(super) right: Right,
+    pub(super) target: TargetOf,
+    pub(super) handler: Handler,
+    pub(super) kind: Kind,
     /// All parameters that the query may have.
-    query: &'static [Parameter],
-    body: Option<Body>,
+    pub(super) query: &'static [Parameter],
+    pub(super) body: Option<Body>,
+    pub(super) tag: Tag,
     /// The answers to requests that succeed.
-    answers: &'static [Answer],
+    pub(super) answers: &'static [Answer],
     /// The codes of refusals, apart from those that follow from the other columns.
-    codes: &'static [Code],
-    handler: fn() -> MethodRouter<ServedStore>,
+    pub(super) codes: &'static [Code],
+}
+
+/// The function that answers the requests of a route.
+pub(super) type Handler = for<'a> fn(Call<'a>) -> Answering<'a>;
+
+type Answering<'a> = Pin<Box<dyn Future<Output = Response> + Send + 'a>>;
+
+/// Makes a [`Handler`] of an async function of the request, which may have one more argument.
+macro_rules! answer {
+    ($function:path $(, $argument:path)?) => {
+        |call| Box::pin(async { super::respond($function(call $(, $argument)?).await) })
+    };
+}
+use answer;
+
+fn respond(answer: Result<impl IntoResponse, Problem>) -> Response {
+    match answer {
+        Ok(answer) => answer.into_response(),
+        Err(problem) => problem::response(&problem),
+    }
 }
 
 impl Route {
-    /// Returns the method.
-    #[must_use]
-    pub const fn method(&self) -> &Method {
-        &self.method
-    }
-
-    /// Returns the path, with names in braces for its parts.
-    #[must_use]
-    pub const fn path(&self) -> &'static str {
-        self.path
-    }
-
-    /// Returns a short name that does not change.
-    #[must_use]
-    pub const fn label(&self) -> &'static str {
-        self.label
-    }
-
-    /// Returns a description of the route.
-    #[must_use]
-    pub const fn description(&self) -> &'static str {
-        self.description
-    }
-
     /// Returns whether a request of this route may have a body.
     #[must_use]
     pub const fn has_body(&self) -> bool {
@@ -92,60 +88,19 @@ impl Route {
         }
     }
 
-    pub(super) const fn right(&self) -> Right {
-        self.right
-    }
-
-    pub(super) const fn target(&self) -> TargetOf {
-        self.target
-    }
-
-    pub(super) const fn tag(&self) -> Tag {
-        self.tag
-    }
-
-    pub(super) const fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    pub(super) const fn query(&self) -> &'static [Parameter] {
-        self.query
-    }
-
-    pub(super) const fn body(&self) -> Option<Body> {
-        self.body
-    }
-
-    pub(super) const fn answers(&self) -> &'static [Answer] {
-        self.answers
-    }
-
-    pub(super) const fn codes(&self) -> &'static [Code] {
-        self.codes
-    }
-
     /// Returns whether the listener for metrics serves this route.
     fn is_for_metrics_listener(&self) -> bool {
         matches!(self.path, "/livez" | "/readyz" | "/metrics")
     }
 
-    /// Returns whether the route has this path. It allocates nothing, because it is called for each
-    /// request.
-    fn has_path(&self, path: &str) -> bool {
-        let (mut own, mut parts) = (self.path.split('/'), path.split('/'));
-        loop {
-            match (own.next(), parts.next()) {
-                (None, None) => return true,
-                (Some(own), Some(part)) if own == part => {}
-                (Some(own), Some(part)) if own.starts_with('{') && !part.is_empty() => {}
-                _ => return false,
-            }
-        }
+    fn is_renewal(&self) -> bool {
+        matches!(self.kind, Kind::Renewal | Kind::Renewals)
     }
 
-    /// Returns whether the answer contains the id of the request even if the request succeeds.
+    /// Returns whether a request may change a lease other than by a renewal. The answer contains the
+    /// id of the request, even if the request succeeds.
     pub(super) fn is_change(&self) -> bool {
-        is_change(&self.method, self.path)
+        self.method != Method::GET && !self.is_renewal()
     }
 }
 
@@ -158,18 +113,127 @@ pub(super) fn labels(protocol: Option<&'static str>) -> impl Iterator<Item = &'s
 
 /// The positions of requests without a route, and of requests of another protocol, among the
 /// [`labels`].
-pub(super) const NO_ROUTE: usize = ROUTES.len();
+const NO_ROUTE: usize = ROUTES.len();
 pub(super) const PROTOCOL: usize = NO_ROUTE + 1;
 
-/// Returns the position of the request's route in the table.
-pub(super) fn position(head: &Parts) -> Option<usize> {
-    let path = head.uri.path();
-    let method = match head.method {
-        Method::HEAD => &Method::GET,
-        ref method => method,
+/// The positions in the table of the routes with the same path, by their paths.
+static PATHS: LazyLock<matchit::Router<Vec<usize>>> = LazyLock::new(|| {
+    let mut paths = matchit::Router::new();
+    for first in &ROUTES {
+        let is_same = |position: &usize| ROUTES[*position].path == first.path;
+        let same: Vec<_> = (0..ROUTES.len()).filter(is_same).collect();
+        // The second route of a path finds the entry of the first one.
+        let _ = paths.insert(first.path, same);
+    }
+    paths
+});
+
+/// The result of the search for the route of a request.
+#[derive(Default)]
+pub(super) struct Found<'a> {
+    position: Option<usize>,
+    /// The routes with the path of the request.
+    of_path: &'static [usize],
+    parameters: Option<matchit::Params<'static, 'a>>,
+}
+
+/// Searches the route of a request. The path is matched as it was sent, and its names are decoded
+/// afterwards, so an encoded `/` is a part of a name.
+pub(super) fn find<'a>(method: &Method, path: &'a str) -> Found<'a> {
+    let Ok(matched) = PATHS.at(path) else {
+        return Found::default();
     };
-    let has = |route: &Route| route.method == *method && route.has_path(path);
-    ROUTES.iter().position(has)
+    let method = match *method {
+        Method::HEAD => &Method::GET,
+        _ => method,
+    };
+    let mut of_path = matched.value.iter().copied();
+    Found {
+        position: of_path.find(|position| ROUTES[*position].method == *method),
+        of_path: matched.value,
+        parameters: Some(matched.params),
+    }
+}
+
+impl<'a> Found<'a> {
+    pub(super) fn route(&self) -> Option<&'static Route> {
+        ROUTES.get(self.position?)
+    }
+
+    /// Returns the position of the request's label among the [`labels`].
+    pub(super) fn label(&self) -> usize {
+        self.position.unwrap_or(NO_ROUTE)
+    }
+
+    /// Returns a name in the path, as it was sent; empty if the path does not have it.
+    pub(super) fn raw(&self, name: &str) -> &'a str {
+        let parameters = self.parameters.as_ref();
+        parameters.and_then(|all| all.get(name)).unwrap_or_default()
+    }
+
+    /// Returns a name in the path. Bytes that are not text become a character that no name has.
+    pub(super) fn name(&self, name: &str) -> Cow<'a, str> {
+        percent_decode_str(self.raw(name)).decode_utf8_lossy()
+    }
+
+    /// Returns whether the request may change a lease other than by a renewal, as far as its method
+    /// tells if it has no route.
+    pub(super) fn is_change(&self, method: &Method) -> bool {
+        match self.route() {
+            Some(route) => route.is_change(),
+            None => !matches!(*method, Method::GET | Method::HEAD),
+        }
+    }
+
+    /// Returns whether the request checks liveness or readiness.
+    pub(super) fn is_probe(&self) -> bool {
+        self.route().is_some_and(|route| route.kind == Kind::Probe)
+    }
+
+    /// Returns whether the request is answered on a connection over the limit: renewals and checks
+    /// of liveness and readiness are.
+    pub(super) fn is_essential(&self) -> bool {
+        self.is_probe() || self.route().is_some_and(Route::is_renewal)
+    }
+
+    /// Returns whether the request needs no credential.
+    pub(super) fn is_open(&self, head: &Parts) -> bool {
+        match self.route() {
+            Some(route) => route.right == Right::Open,
+            // It is a file of the page without a name.
+            None => matches!(head.method, Method::GET | Method::HEAD) && head.uri.path() == "/ui/",
+        }
+    }
+
+    /// Returns whether the request may have its credential in its body: a one-time code.
+    pub(super) fn may_have_code(&self) -> bool {
+        let is_for_code = |route: &Route| route.right == Right::CodeOrOwnCredential;
+        self.route().is_some_and(is_for_code)
+    }
+
+    /// Returns the route of a request that this listener serves, or the refusal.
+    pub(super) fn served(&self, serves: Serves, head: &Parts) -> Result<&'static Route, Response> {
+        let (path, method) = (head.uri.path(), &head.method);
+        let is_served = |route: &&Route| serves == Serves::All || route.is_for_metrics_listener();
+        if let Some(route) = self.route().filter(|route| is_served(route)) {
+            return Ok(route);
+        }
+        let of_path = self.of_path.iter().map(|position| &ROUTES[*position]);
+        let methods = of_path.filter(is_served).map(|route| match route.method {
+            Method::GET => "GET,HEAD",
+            ref method => method.as_str(),
+        });
+        let methods = methods.collect::<Vec<_>>().join(",");
+        if methods.is_empty() {
+            return Err(problem::response(&unknown_route(path)));
+        }
+        let detail = format!("{path} does not take {method}");
+        let mut response = problem::response(&Problem::new(Code::MethodNotAllowed, detail));
+        if let Ok(methods) = HeaderValue::try_from(methods) {
+            response.headers_mut().insert(ALLOW, methods);
+        }
+        Err(response)
+    }
 }
 
 /// The routes that a listener serves.
@@ -184,32 +248,6 @@ pub(crate) enum Serves {
 #[must_use]
 pub fn routes() -> &'static [Route] {
     &ROUTES
-}
-
-/// Creates the router. No other function adds routes to a router, so each route has its right.
-#[allow(clippy::disallowed_methods)]
-pub(super) fn router(
-    stores: ServedStore,
-    access: &Access,
-    audit: Audit,
-    scrape: Arc<Scrape>,
-    serves: Serves,
-) -> Router {
-    let mut router = Router::new();
-    let routes = ROUTES.iter();
-    for route in routes.filter(|route| serves == Serves::All || route.is_for_metrics_listener()) {
-        let gate = Gate::new(stores.clone(), access.clone(), route);
-        let authorize =
-            from_fn(move |request: Request, next: Next| gate.clone().pass(request, next));
-        router = router.route(route.path, (route.handler)().route_layer(authorize));
-    }
-    router
-        .fallback(unknown_route)
-        .method_not_allowed_fallback(method_not_allowed)
-        .layer(Extension(access.clone()))
-        .layer(Extension(audit))
-        .layer(Extension(scrape))
-        .with_state(stores)
 }
 
 /// The first segments of the native API's paths, and of the paths that are reserved for it.
@@ -233,90 +271,31 @@ pub fn is_native(path: &str) -> bool {
     first.is_empty() || FIRST_PARTS.contains(&first)
 }
 
-/// Returns whether the request needs no credential. Only a file of the page has a name in the path
-/// of such a request.
-pub(super) fn is_open(head: &Parts) -> bool {
-    let path = head.uri.path();
-    let is_at = |route: &Route| match route.path.strip_suffix("{file}") {
-        Some(folder) => path
-            .strip_prefix(folder)
-            .is_some_and(|file| !file.contains('/')),
-        None => route.path == path,
-    };
-    let mut open = ROUTES.iter().filter(|route| route.right == Right::Open);
-    matches!(head.method, Method::GET | Method::HEAD) && open.any(is_at)
-}
-
-/// Returns whether the request checks liveness or readiness.
-pub(super) fn is_probe(head: &Parts) -> bool {
-    is_open(head) && matches!(head.uri.path(), "/active" | "/livez" | "/readyz")
-}
-
-/// Returns whether the request may have its credential in its body: a one-time code.
-pub(super) fn may_have_code(head: &Parts) -> bool {
-    head.method == SESSION.method && head.uri.path() == SESSION.path
-}
-
-/// Returns whether a native request is answered on a connection over the limit: renewals and checks
-/// of liveness and readiness are.
-pub(super) fn is_essential(head: &Parts) -> bool {
-    is_renewal(&head.method, head.uri.path()) || is_probe(head)
-}
-
-/// Returns whether a native request may change a lease other than by a renewal. The answer to such
-/// a request contains the id of the request, even if the request succeeds.
-pub(super) fn is_change(method: &Method, path: &str) -> bool {
-    !matches!(*method, Method::GET | Method::HEAD) && !is_renewal(method, path)
-}
-
-fn is_renewal(method: &Method, path: &str) -> bool {
-    method == Method::POST && path.starts_with("/v1/namespaces/") && path.ends_with("/renew")
-}
-
-pub(super) async fn unknown_route(uri: Uri) -> ProblemResponse {
-    ProblemResponse(Problem::new(
-        Code::UnknownRoute,
-        format!("there is no path {}", uri.path()),
-    ))
-}
-
-async fn method_not_allowed(method: Method, uri: Uri) -> ProblemResponse {
-    ProblemResponse(Problem::new(
-        Code::MethodNotAllowed,
-        format!("{} does not take {method}", uri.path()),
-    ))
+pub(super) fn unknown_route(path: &str) -> Problem {
+    Problem::new(Code::UnknownRoute, format!("there is no path {path}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::Request;
 
     #[test]
-    fn a_request_has_the_label_of_the_route_that_the_router_finds() {
-        let position_of = |method: &Method, path: &str| {
-            let request = Request::builder().method(method).uri(path);
-            position(&request.body(()).unwrap().into_parts().0)
-        };
+    fn each_route_is_found_by_its_method_and_by_its_path() {
         for (index, route) in ROUTES.iter().enumerate() {
-            let path = route
-                .path
-                .replace("{namespace}", "a")
-                .replace("{lease}", "b");
-            assert_eq!(position_of(&route.method, &path), Some(index), "{path}");
-            assert_eq!(position_of(&Method::PATCH, &path), None, "{path}");
+            let path = route.path.replace("{namespace}", "a");
+            let path = path.replace("{lease}", "%62").replace("{file}", "c");
+            let position_of = |method: &Method| find(method, &path).position;
+            assert_eq!(position_of(&route.method), Some(index), "{path}");
+            assert_eq!(position_of(&Method::PATCH), None, "{path}");
             if route.method == Method::GET {
-                assert_eq!(position_of(&Method::HEAD, &path), Some(index), "{path}");
+                assert_eq!(position_of(&Method::HEAD), Some(index), "{path}");
             }
-        }
-        for other in [
-            "/x",
-            "/livez/",
-            "/v1/namespaces//leases",
-            "/v1/namespaces/a/leases/",
-            "/v1/namespaces/a/leases/b/renew/",
-        ] {
-            assert_eq!(position_of(&Method::GET, other), None, "{other}");
+            let found = find(&route.method, &path);
+            for (name, value) in [("namespace", "a"), ("lease", "b"), ("file", "c")] {
+                let is_there = route.path.contains(&format!("{{{name}}}"));
+                let value = if is_there { value } else { "" };
+                assert_eq!(found.name(name), value, "{path}");
+            }
         }
         let labels: Vec<_> = labels(Some("azure")).collect();
         assert_eq!((labels[NO_ROUTE], labels[PROTOCOL]), ("other", "azure"));
@@ -325,7 +304,7 @@ mod tests {
     #[test]
     fn every_route_is_native_and_other_paths_are_not() {
         for route in routes() {
-            assert!(is_native(route.path()), "{}", route.path());
+            assert!(is_native(route.path), "{}", route.path);
         }
         for native in ["", "/", "/v1", "/v1/x", "/metrics", "/livez/x", "/ui/"] {
             assert!(is_native(native), "{native}");

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use axum::http::Method;
-use axum::routing::{MethodFilter, delete, get, post};
 use tenure_core::wire::{
     AcquireRequest, BreakRequest, ChangeRequest, ClusterView, Code, HandOverRequest, History,
     LeaseList, LeaseView, MetadataRequest, NamespaceList, Overview, ReleaseRequest, RenewManyReply,
@@ -11,592 +10,477 @@ use tenure_core::wire::{
     VerifyReply, VerifyRequest, WaiterList,
 };
 
+use super::description::Kind::{Large, LongPoll, Probe, Renewal, Renewals, Stream};
 use super::description::{
-    Kind, Tag, event_stream, file, json, nothing, optional, required, required_up_to, text,
+    Tag, event_stream, file, json, named, nothing, optional, required, required_up_to, text,
 };
-use super::{Route, TargetOf};
+use super::{Route, answer};
 use crate::access::{Right, Role};
+use crate::http::authorize::TargetOf::{Anywhere, Lease, LeaseOrEvents, Namespace, Store};
 use crate::http::query::{HISTORY, LIST, NAMESPACES, OVERVIEW, POLL, STREAM};
 use crate::http::{
     cluster, events, health, identity, leases, metrics, openapi, overview, page, renewals, session,
 };
 
+const GET: Method = Method::GET;
+const POST: Method = Method::POST;
+const PUT: Method = Method::PUT;
+const DELETE: Method = Method::DELETE;
+
 const READ: Right = Right::Role(Role::Read);
 const CANDIDATE: Right = Right::Role(Role::Candidate);
 const OPERATOR: Right = Right::Role(Role::Operator);
 
-/// All routes. A route without a right, or without the columns that describe it, does not compile.
+/// Returns the path of a lease, with this end.
+macro_rules! lease {
+    ($end:literal) => {
+        concat!("/v1/namespaces/{namespace}/leases/{lease}", $end)
+    };
+}
+
+/// All routes. A route without a right or without a description does not compile.
 pub(crate) static ROUTES: [Route; 33] = [
-    Route {
-        method: Method::GET,
-        path: "/",
-        right: Right::Open,
-        target: TargetOf::Store,
-        label: "page",
-        tag: Tag::Page,
-        description: "the page that shows elections",
-        kind: Kind::Immediate,
-        query: &[],
-        body: None,
-        answers: &[file(&["text/html"]), nothing(304)],
-        codes: &[Code::OverLimit],
-        handler: || get(page::page),
-    },
-    Route {
-        method: Method::GET,
-        path: "/ui/{file}",
-        right: Right::Open,
-        target: TargetOf::Store,
-        label: "page_file",
-        tag: Tag::Page,
-        description: "a file of the page",
-        kind: Kind::Immediate,
-        query: &[],
-        body: None,
-        answers: &[
+    named("page", Tag::Page, "the page that shows elections")
+        .at(GET, "/", Right::Open, Store, answer!(page::page))
+        .answers(&[file(&["text/html"]), nothing(304)])
+        .codes(&[Code::OverLimit]),
+    named("page_file", Tag::Page, "a file of the page")
+        .at(GET, "/ui/{file}", Right::Open, Store, answer!(page::file))
+        .answers(&[
             file(&["text/css", "text/javascript", "image/svg+xml"]),
             nothing(304),
-        ],
-        codes: &[Code::UnknownRoute, Code::OverLimit],
-        handler: || get(page::file),
-    },
-    Route {
-        method: Method::GET,
-        path: "/livez",
-        right: Right::Open,
-        target: TargetOf::Store,
-        label: "livez",
-        tag: Tag::Store,
-        description: "whether the process lives",
-        kind: Kind::Immediate,
-        query: &[],
-        body: None,
-        answers: &[text(200)],
-        codes: &[],
-        handler: || get(health::live),
-    },
-    Route {
-        method: Method::GET,
-        path: "/readyz",
-        right: Right::Open,
-        target: TargetOf::Store,
-        label: "readyz",
-        tag: Tag::Store,
-        description: "whether the store accepts requests",
-        kind: Kind::Immediate,
-        query: &[],
-        body: None,
-        answers: &[text(200)],
-        codes: &[Code::Stopping, Code::EngineUnavailable, Code::NotActive],
-        handler: || get(health::ready),
-    },
-    Route {
-        method: Method::GET,
-        path: "/active",
-        right: Right::Open,
-        target: TargetOf::Store,
-        label: "active",
-        tag: Tag::Store,
-        description: "whether this server accepts requests: always, or as the active one of a cluster",
-        kind: Kind::Immediate,
-        query: &[],
-        body: None,
-        answers: &[text(200)],
-        codes: &[Code::Stopping, Code::EngineUnavailable, Code::NotActive],
-        handler: || get(cluster::active),
-    },
-    Route {
-        method: Method::GET,
-        path: "/v1/cluster",
-        right: Right::Credential,
-        target: TargetOf::Store,
-        label: "cluster",
-        tag: Tag::Store,
-        description: "the part of this server in its cluster, and the active server",
-        kind: Kind::Immediate,
-        query: &[],
-        body: None,
-        answers: &[json::<ClusterView>(200)],
-        codes: &[Code::UnknownRoute],
-        handler: || get(cluster::view),
-    },
-    Route {
-        method: Method::POST,
-        path: "/v1/cluster/hand-over",
-        right: OPERATOR,
-        target: TargetOf::Store,
-        label: "cluster_hand_over",
-        tag: Tag::Store,
-        description: "makes the active server of a cluster give way to another one",
-        kind: Kind::Immediate,
-        query: &[],
-        body: optional::<ResignRequest>(),
-        answers: &[nothing(202)],
-        codes: &[Code::UnknownRoute, Code::NotActive],
-        handler: || post(cluster::hand_over),
-    },
-    Route {
-        method: Method::GET,
-        path: "/openapi.json",
-        right: Right::Open,
-        target: TargetOf::Store,
-        label: "openapi",
-        tag: Tag::Store,
-        description: "this description of the API",
-        kind: Kind::Immediate,
-        query: &[],
-        body: None,
-        answers: &[json::<BTreeMap<String, serde_json::Value>>(200)],
-        codes: &[Code::OverLimit],
-        handler: || get(openapi::serve),
-    },
-    Route {
-        method: Method::GET,
-        path: "/metrics",
-        right: Right::Role(Role::Metrics),
-        target: TargetOf::Store,
-        label: "metrics",
-        tag: Tag::Store,
-        description: "the metrics of the store, as text for Prometheus",
-        kind: Kind::Large,
-        query: &[],
-        body: None,
-        answers: &[text(200)],
-        codes: &[],
-        handler: || get(metrics::text),
-    },
-    Route {
-        method: Method::GET,
-        path: "/v1/limits",
-        right: Right::Credential,
-        target: TargetOf::Store,
-        label: "limits",
-        tag: Tag::Store,
-        description: "the limits of the store",
-        kind: Kind::Immediate,
-        query: &[],
-        body: None,
-        answers: &[json::<BTreeMap<String, u64>>(200)],
-        codes: &[],
-        handler: || get(health::limits),
-    },
-    Route {
-        method: Method::GET,
-        path: "/v1/whoami",
-        right: Right::Credential,
-        target: TargetOf::Store,
-        label: "whoami",
-        tag: Tag::Access,
-        description: "the caller's principal and its grants",
-        kind: Kind::Immediate,
-        query: &[],
-        body: None,
-        answers: &[json::<identity::WhoAmI>(200)],
-        codes: &[],
-        handler: || get(identity::whoami),
-    },
-    SESSION,
-    Route {
-        method: Method::DELETE,
-        path: "/v1/session",
-        right: Right::Session,
-        target: TargetOf::Store,
-        label: "session_end",
-        tag: Tag::Access,
-        description: "ends the session that the request has as its credential",
-        kind: Kind::Immediate,
-        query: &[],
-        body: None,
-        answers: &[nothing(204)],
-        codes: &[],
-        handler: || delete(session::end),
-    },
-    Route {
-        method: Method::POST,
-        path: "/v1/session/code",
-        right: Right::OwnCredential,
-        target: TargetOf::Store,
-        label: "session_code",
-        tag: Tag::Access,
-        description: "a one-time code for a session",
-        kind: Kind::Immediate,
-        query: &[],
-        body: None,
-        answers: &[json::<SessionCode>(200)],
-        codes: &[],
-        handler: || post(session::create_code),
-    },
-    Route {
-        method: Method::GET,
-        path: "/v1/overview",
-        right: READ,
-        target: TargetOf::Anywhere,
-        label: "overview",
-        tag: Tag::Leases,
-        description: "the leases of all namespaces, those that need a look first",
-        kind: Kind::Large,
-        query: &OVERVIEW,
-        body: None,
-        answers: &[json::<Overview>(200)],
-        codes: &[Code::OutOfRange],
-        handler: || get(overview::overview),
-    },
-    Route {
-        method: Method::GET,
-        path: "/v1/events",
-        right: READ,
-        target: TargetOf::Anywhere,
-        label: "all_events",
-        tag: Tag::Events,
-        description: "the events of all namespaces",
-        kind: Kind::Stream,
-        query: &STREAM,
-        body: None,
-        answers: &[event_stream(200)],
-        codes: &[Code::OutOfRange],
-        handler: || get(events::of_all),
-    },
-    Route {
-        method: Method::GET,
-        path: "/v1/namespaces",
-        right: READ,
-        target: TargetOf::Anywhere,
-        label: "namespaces",
-        tag: Tag::Leases,
-        description: "the namespaces, and the number of leases in each of them",
-        kind: Kind::Large,
-        query: &NAMESPACES,
-        body: None,
-        answers: &[json::<NamespaceList>(200)],
-        codes: &[],
-        handler: || get(overview::namespaces),
-    },
-    Route {
-        method: Method::GET,
-        path: "/v1/access",
-        right: Right::Role(Role::Admin),
-        target: TargetOf::Store,
-        label: "access",
-        tag: Tag::Access,
-        description: "all principals, and when their tokens were last used",
-        kind: Kind::Large,
-        query: &[],
-        body: None,
-        answers: &[json::<identity::AccessView>(200)],
-        codes: &[],
-        handler: || get(identity::principals),
-    },
-    Route {
-        method: Method::GET,
-        path: "/v1/namespaces/{namespace}/leases",
-        right: READ,
-        target: TargetOf::Namespace,
-        label: "list",
-        tag: Tag::Leases,
-        description: "the leases of a namespace",
-        kind: Kind::Large,
-        query: &LIST,
-        body: None,
-        answers: &[json::<LeaseList>(200)],
-        codes: &[Code::OutOfRange],
-        handler: || get(leases::list),
-    },
-    Route {
-        method: Method::POST,
-        path: "/v1/namespaces/{namespace}/renew",
-        right: CANDIDATE,
-        target: TargetOf::Namespace,
-        label: "renew_many",
-        tag: Tag::Leases,
-        description: "renews many leases; each succeeds or fails independently",
-        kind: Kind::Renewals,
-        query: &[],
-        body: required_up_to::<RenewManyRequest>(renewals::MAX_BYTES),
-        answers: &[json::<RenewManyReply>(200)],
-        codes: &[Code::OutOfRange],
-        handler: || post(renewals::renew),
-    },
-    Route {
-        method: Method::GET,
-        path: "/v1/namespaces/{namespace}/leases/{lease}",
-        right: READ,
-        target: TargetOf::LeaseOrEvents,
-        label: "view",
-        tag: Tag::Leases,
-        description: "one lease, or the events of the namespace",
-        kind: Kind::LongPoll,
-        query: &POLL,
-        body: None,
-        answers: &[json::<LeaseView>(200)],
-        codes: &[Code::UnknownLease, Code::OutOfRange],
-        handler: || get(events::of_namespace_or_view),
-    },
-    Route {
-        method: Method::DELETE,
-        path: "/v1/namespaces/{namespace}/leases/{lease}",
-        right: OPERATOR,
-        target: TargetOf::Lease,
-        label: "delete",
-        tag: Tag::Leases,
-        description: "deletes a lease",
-        kind: Kind::Immediate,
-        query: &[],
-        body: None,
-        answers: &[nothing(204)],
-        codes: &[Code::UnknownLease, Code::LeaseHeld, Code::DiskFull],
-        handler: || delete(leases::delete),
-    },
-    Route {
-        method: Method::GET,
-        path: "/v1/namespaces/{namespace}/leases/{lease}/events",
-        right: READ,
-        target: TargetOf::Lease,
-        label: "events",
-        tag: Tag::Events,
-        description: "the events of a lease",
-        kind: Kind::Stream,
-        query: &STREAM,
-        body: None,
-        answers: &[event_stream(200)],
-        codes: &[Code::OutOfRange],
-        handler: || get(events::of_lease),
-    },
-    Route {
-        method: Method::GET,
-        path: "/v1/namespaces/{namespace}/leases/{lease}/history",
-        right: READ,
-        target: TargetOf::Lease,
-        label: "history",
-        tag: Tag::Leases,
-        description: "the terms of a lease",
-        kind: Kind::Large,
-        query: &HISTORY,
-        body: None,
-        answers: &[json::<History>(200)],
-        codes: &[Code::UnknownLease, Code::OutOfRange],
-        handler: || get(leases::history),
-    },
-    Route {
-        method: Method::GET,
-        path: "/v1/namespaces/{namespace}/leases/{lease}/waiters",
-        right: READ,
-        target: TargetOf::Lease,
-        label: "waiters",
-        tag: Tag::Leases,
-        description: "the candidates that wait for a lease",
-        kind: Kind::Large,
-        query: &[],
-        body: None,
-        answers: &[json::<WaiterList>(200)],
-        codes: &[Code::UnknownLease],
-        handler: || get(overview::waiters),
-    },
-    Route {
-        method: Method::POST,
-        path: "/v1/namespaces/{namespace}/leases/{lease}/verify",
-        right: READ,
-        target: TargetOf::Lease,
-        label: "verify",
-        tag: Tag::Leases,
-        description: "whether an epoch is the current one",
-        kind: Kind::Immediate,
-        query: &[],
-        body: required::<VerifyRequest>(),
-        answers: &[json::<VerifyReply>(200)],
-        codes: &[Code::UnknownLease, Code::OutOfRange],
-        handler: || post(leases::verify),
-    },
-    ACQUIRE,
-    RENEW,
-    Route {
-        method: Method::POST,
-        path: "/v1/namespaces/{namespace}/leases/{lease}/change",
-        right: CANDIDATE,
-        target: TargetOf::Lease,
-        label: "change",
-        tag: Tag::Leases,
-        description: "changes the lease id of one's own lease",
-        kind: Kind::Immediate,
-        query: &[],
-        body: required::<ChangeRequest>(),
-        answers: &[json::<LeaseView>(200)],
-        codes: &[
-            Code::UnknownLease,
-            Code::LeaseIdMismatch,
-            Code::LeaseNotHeld,
-            Code::LeaseBreaking,
-            Code::DiskFull,
-        ],
-        handler: || leases::operation(MethodFilter::POST, leases::change),
-    },
-    RELEASE,
-    Route {
-        method: Method::PUT,
-        path: "/v1/namespaces/{namespace}/leases/{lease}/metadata",
-        right: CANDIDATE,
-        target: TargetOf::Lease,
-        label: "metadata",
-        tag: Tag::Leases,
-        description: "sets the metadata of one's own lease",
-        kind: Kind::Immediate,
-        query: &[],
-        body: required::<MetadataRequest>(),
-        answers: &[json::<LeaseView>(200)],
-        codes: &[
-            Code::UnknownLease,
-            Code::LeaseIdMismatch,
+        ])
+        .codes(&[Code::UnknownRoute, Code::OverLimit]),
+    named("livez", Tag::Store, "whether the process lives")
+        .at(GET, "/livez", Right::Open, Store, answer!(health::live))
+        .kind(Probe)
+        .answers(&[text(200)]),
+    named("readyz", Tag::Store, "whether the store accepts requests")
+        .at(GET, "/readyz", Right::Open, Store, answer!(health::ready))
+        .kind(Probe)
+        .answers(&[text(200)])
+        .codes(&[Code::Stopping, Code::EngineUnavailable, Code::NotActive]),
+    named(
+        "active",
+        Tag::Store,
+        "whether this server accepts requests: always, or as the active one of a cluster",
+    )
+    .at(GET, "/active", Right::Open, Store, answer!(cluster::active))
+    .kind(Probe)
+    .answers(&[text(200)])
+    .codes(&[Code::Stopping, Code::EngineUnavailable, Code::NotActive]),
+    named(
+        "cluster",
+        Tag::Store,
+        "the part of this server in its cluster, and the active server",
+    )
+    .at(
+        GET,
+        "/v1/cluster",
+        Right::Credential,
+        Store,
+        answer!(cluster::view),
+    )
+    .answers(&[json::<ClusterView>(200)])
+    .codes(&[Code::UnknownRoute]),
+    named(
+        "cluster_hand_over",
+        Tag::Store,
+        "makes the active server of a cluster give way to another one",
+    )
+    .at(
+        POST,
+        "/v1/cluster/hand-over",
+        OPERATOR,
+        Store,
+        answer!(cluster::hand_over),
+    )
+    .body(optional::<ResignRequest>())
+    .answers(&[nothing(202)])
+    .codes(&[Code::UnknownRoute, Code::NotActive]),
+    named("openapi", Tag::Store, "this description of the API")
+        .at(
+            GET,
+            "/openapi.json",
+            Right::Open,
+            Store,
+            answer!(openapi::serve),
+        )
+        .answers(&[json::<BTreeMap<String, serde_json::Value>>(200)])
+        .codes(&[Code::OverLimit]),
+    named(
+        "metrics",
+        Tag::Store,
+        "the metrics of the store, as text for Prometheus",
+    )
+    .at(
+        GET,
+        "/metrics",
+        Right::Role(Role::Metrics),
+        Store,
+        answer!(metrics::text),
+    )
+    .kind(Large)
+    .answers(&[text(200)]),
+    named("limits", Tag::Store, "the limits of the store")
+        .at(
+            GET,
+            "/v1/limits",
+            Right::Credential,
+            Store,
+            answer!(health::limits),
+        )
+        .answers(&[json::<BTreeMap<String, u64>>(200)]),
+    named(
+        "whoami",
+        Tag::Access,
+        "the caller's principal and its grants",
+    )
+    .at(
+        GET,
+        "/v1/whoami",
+        Right::Credential,
+        Store,
+        answer!(identity::whoami),
+    )
+    .answers(&[json::<identity::WhoAmI>(200)]),
+    named(
+        "session",
+        Tag::Access,
+        "a session, from a one-time code or from another credential",
+    )
+    .at(
+        POST,
+        "/v1/session",
+        Right::CodeOrOwnCredential,
+        Store,
+        answer!(session::create),
+    )
+    .body(optional::<SessionRequest>())
+    .answers(&[json::<SessionReply>(200)]),
+    named(
+        "session_end",
+        Tag::Access,
+        "ends the session that the request has as its credential",
+    )
+    .at(
+        DELETE,
+        "/v1/session",
+        Right::Session,
+        Store,
+        answer!(session::end),
+    )
+    .answers(&[nothing(204)]),
+    named("session_code", Tag::Access, "a one-time code for a session")
+        .at(
+            POST,
+            "/v1/session/code",
+            Right::OwnCredential,
+            Store,
+            answer!(session::create_code),
+        )
+        .answers(&[json::<SessionCode>(200)]),
+    named(
+        "overview",
+        Tag::Leases,
+        "the leases of all namespaces, those that need a look first",
+    )
+    .at(
+        GET,
+        "/v1/overview",
+        READ,
+        Anywhere,
+        answer!(overview::overview),
+    )
+    .kind(Large)
+    .query(&OVERVIEW)
+    .answers(&[json::<Overview>(200)])
+    .codes(&[Code::OutOfRange]),
+    named("all_events", Tag::Events, "the events of all namespaces")
+        .at(GET, "/v1/events", READ, Anywhere, answer!(events::of_all))
+        .kind(Stream)
+        .query(&STREAM)
+        .answers(&[event_stream(200)])
+        .codes(&[Code::OutOfRange]),
+    named(
+        "namespaces",
+        Tag::Leases,
+        "the namespaces, and the number of leases in each of them",
+    )
+    .at(
+        GET,
+        "/v1/namespaces",
+        READ,
+        Anywhere,
+        answer!(overview::namespaces),
+    )
+    .kind(Large)
+    .query(&NAMESPACES)
+    .answers(&[json::<NamespaceList>(200)]),
+    named(
+        "access",
+        Tag::Access,
+        "all principals, and when their tokens were last used",
+    )
+    .at(
+        GET,
+        "/v1/access",
+        Right::Role(Role::Admin),
+        Store,
+        answer!(identity::principals),
+    )
+    .kind(Large)
+    .answers(&[json::<identity::AccessView>(200)]),
+    named("list", Tag::Leases, "the leases of a namespace")
+        .at(
+            GET,
+            "/v1/namespaces/{namespace}/leases",
+            READ,
+            Namespace,
+            answer!(leases::list),
+        )
+        .kind(Large)
+        .query(&LIST)
+        .answers(&[json::<LeaseList>(200)])
+        .codes(&[Code::OutOfRange]),
+    named(
+        "renew_many",
+        Tag::Leases,
+        "renews many leases; each succeeds or fails independently",
+    )
+    .at(
+        POST,
+        "/v1/namespaces/{namespace}/renew",
+        CANDIDATE,
+        Namespace,
+        answer!(renewals::renew),
+    )
+    .kind(Renewals)
+    .body(required_up_to::<RenewManyRequest>(renewals::MAX_BYTES))
+    .answers(&[json::<RenewManyReply>(200)])
+    .codes(&[Code::OutOfRange]),
+    named(
+        "view",
+        Tag::Leases,
+        "one lease, or the events of the namespace",
+    )
+    .at(
+        GET,
+        lease!(""),
+        READ,
+        LeaseOrEvents,
+        answer!(events::of_namespace_or_view),
+    )
+    .kind(LongPoll)
+    .query(&POLL)
+    .answers(&[json::<LeaseView>(200)])
+    .codes(&[Code::UnknownLease, Code::OutOfRange]),
+    named("delete", Tag::Leases, "deletes a lease")
+        .at(DELETE, lease!(""), OPERATOR, Lease, answer!(leases::delete))
+        .answers(&[nothing(204)])
+        .codes(&[Code::UnknownLease, Code::LeaseHeld, Code::DiskFull]),
+    named("events", Tag::Events, "the events of a lease")
+        .at(
+            GET,
+            lease!("/events"),
+            READ,
+            Lease,
+            answer!(events::of_lease),
+        )
+        .kind(Stream)
+        .query(&STREAM)
+        .answers(&[event_stream(200)])
+        .codes(&[Code::OutOfRange]),
+    named("history", Tag::Leases, "the terms of a lease")
+        .at(
+            GET,
+            lease!("/history"),
+            READ,
+            Lease,
+            answer!(leases::history),
+        )
+        .kind(Large)
+        .query(&HISTORY)
+        .answers(&[json::<History>(200)])
+        .codes(&[Code::UnknownLease, Code::OutOfRange]),
+    named(
+        "waiters",
+        Tag::Leases,
+        "the candidates that wait for a lease",
+    )
+    .at(
+        GET,
+        lease!("/waiters"),
+        READ,
+        Lease,
+        answer!(overview::waiters),
+    )
+    .kind(Large)
+    .answers(&[json::<WaiterList>(200)])
+    .codes(&[Code::UnknownLease]),
+    named("verify", Tag::Leases, "whether an epoch is the current one")
+        .at(
+            POST,
+            lease!("/verify"),
+            READ,
+            Lease,
+            answer!(leases::verify),
+        )
+        .body(required::<VerifyRequest>())
+        .answers(&[json::<VerifyReply>(200)])
+        .codes(&[Code::UnknownLease, Code::OutOfRange]),
+    named("acquire", Tag::Leases, "acquires a lease, or waits for it")
+        .at(
+            POST,
+            lease!("/acquire"),
+            CANDIDATE,
+            Lease,
+            answer!(leases::acquire),
+        )
+        .kind(LongPoll)
+        .body(required::<AcquireRequest>())
+        .answers(&[json::<LeaseView>(200)])
+        .codes(&[
+            Code::OutOfRange,
+            Code::LeaseHeld,
             Code::LeaseBreaking,
             Code::LeaseBroken,
-            Code::LeaseExpired,
+            Code::LeaseIdRetired,
+            Code::EpochPassed,
+            Code::EpochsExhausted,
             Code::DiskFull,
-        ],
-        handler: || leases::operation(MethodFilter::PUT, leases::set_metadata),
-    },
-    Route {
-        method: Method::POST,
-        path: "/v1/namespaces/{namespace}/leases/{lease}/handover",
-        right: Right::Either(Role::Candidate, Role::Operator),
-        target: TargetOf::Lease,
-        label: "handover",
-        tag: Tag::Leases,
-        description: "hands a lease over; without a lease id it needs operator",
-        kind: Kind::Immediate,
-        query: &[],
-        body: required::<HandOverRequest>(),
-        answers: &[json::<LeaseView>(200)],
-        codes: &[
+        ]),
+    named("renew", Tag::Leases, "renews one's own lease")
+        .at(
+            POST,
+            lease!("/renew"),
+            CANDIDATE,
+            Lease,
+            answer!(leases::operation, leases::renew),
+        )
+        .kind(Renewal)
+        .body(required::<RenewRequest>())
+        .answers(&[json::<LeaseView>(200)])
+        .codes(&[
             Code::OutOfRange,
             Code::UnknownLease,
             Code::LeaseIdMismatch,
-            Code::LeaseNotHeld,
-            Code::LeaseBreaking,
             Code::LeaseBroken,
             Code::LeaseExpired,
-            Code::NotWaiting,
             Code::DiskFull,
-        ],
-        handler: || leases::operation(MethodFilter::POST, leases::hand_over),
-    },
-    Route {
-        method: Method::POST,
-        path: "/v1/namespaces/{namespace}/leases/{lease}/break",
-        right: OPERATOR,
-        target: TargetOf::Lease,
-        label: "break",
-        tag: Tag::Leases,
-        description: "breaks a lease",
-        kind: Kind::Immediate,
-        query: &[],
-        body: optional::<BreakRequest>(),
-        answers: &[json::<LeaseView>(200)],
-        codes: &[
-            Code::OutOfRange,
-            Code::UnknownLease,
-            Code::LeaseNotHeld,
-            Code::DiskFull,
-        ],
-        handler: || leases::operation(MethodFilter::POST, leases::break_lease),
-    },
-];
-
-/// The route that makes a session. The guard passes a request without a credential to it.
-pub(in crate::http) const SESSION: Route = Route {
-    method: Method::POST,
-    path: "/v1/session",
-    right: Right::CodeOrOwnCredential,
-    target: TargetOf::Store,
-    label: "session",
-    tag: Tag::Access,
-    description: "a session, from a one-time code or from another credential",
-    kind: Kind::Immediate,
-    query: &[],
-    body: optional::<SessionRequest>(),
-    answers: &[json::<SessionReply>(200)],
-    codes: &[],
-    handler: || post(session::create),
-};
-
-/// The route of an acquire.
-pub(in crate::http) const ACQUIRE: Route = Route {
-    method: Method::POST,
-    path: "/v1/namespaces/{namespace}/leases/{lease}/acquire",
-    right: CANDIDATE,
-    target: TargetOf::Lease,
-    label: "acquire",
-    tag: Tag::Leases,
-    description: "acquires a lease, or waits for it",
-    kind: Kind::LongPoll,
-    query: &[],
-    body: required::<AcquireRequest>(),
-    answers: &[json::<LeaseView>(200)],
-    codes: &[
-        Code::OutOfRange,
-        Code::LeaseHeld,
-        Code::LeaseBreaking,
-        Code::LeaseBroken,
-        Code::LeaseIdRetired,
-        Code::EpochPassed,
-        Code::EpochsExhausted,
-        Code::DiskFull,
-    ],
-    handler: || post(leases::acquire),
-};
-
-/// The route of a release.
-pub(in crate::http) const RELEASE: Route = Route {
-    method: Method::POST,
-    path: "/v1/namespaces/{namespace}/leases/{lease}/release",
-    right: CANDIDATE,
-    target: TargetOf::Lease,
-    label: "release",
-    tag: Tag::Leases,
-    description: "releases one's own lease",
-    kind: Kind::Immediate,
-    query: &[],
-    body: required::<ReleaseRequest>(),
-    answers: &[json::<LeaseView>(200)],
-    codes: &[Code::UnknownLease, Code::LeaseIdMismatch, Code::DiskFull],
-    handler: || leases::operation(MethodFilter::POST, leases::release),
-};
-
-/// The route of a renewal.
-pub(in crate::http) const RENEW: Route = Route {
-    method: Method::POST,
-    path: "/v1/namespaces/{namespace}/leases/{lease}/renew",
-    right: CANDIDATE,
-    target: TargetOf::Lease,
-    label: "renew",
-    tag: Tag::Leases,
-    description: "renews one's own lease",
-    kind: Kind::Immediate,
-    query: &[],
-    body: required::<RenewRequest>(),
-    answers: &[json::<LeaseView>(200)],
-    codes: &[
-        Code::OutOfRange,
+        ]),
+    named(
+        "change",
+        Tag::Leases,
+        "changes the lease id of one's own lease",
+    )
+    .at(
+        POST,
+        lease!("/change"),
+        CANDIDATE,
+        Lease,
+        answer!(leases::operation, leases::change),
+    )
+    .body(required::<ChangeRequest>())
+    .answers(&[json::<LeaseView>(200)])
+    .codes(&[
         Code::UnknownLease,
         Code::LeaseIdMismatch,
+        Code::LeaseNotHeld,
+        Code::LeaseBreaking,
+        Code::DiskFull,
+    ]),
+    named("release", Tag::Leases, "releases one's own lease")
+        .at(
+            POST,
+            lease!("/release"),
+            CANDIDATE,
+            Lease,
+            answer!(leases::operation, leases::release),
+        )
+        .body(required::<ReleaseRequest>())
+        .answers(&[json::<LeaseView>(200)])
+        .codes(&[Code::UnknownLease, Code::LeaseIdMismatch, Code::DiskFull]),
+    named(
+        "metadata",
+        Tag::Leases,
+        "sets the metadata of one's own lease",
+    )
+    .at(
+        PUT,
+        lease!("/metadata"),
+        CANDIDATE,
+        Lease,
+        answer!(leases::operation, leases::set_metadata),
+    )
+    .body(required::<MetadataRequest>())
+    .answers(&[json::<LeaseView>(200)])
+    .codes(&[
+        Code::UnknownLease,
+        Code::LeaseIdMismatch,
+        Code::LeaseBreaking,
         Code::LeaseBroken,
         Code::LeaseExpired,
         Code::DiskFull,
-    ],
-    handler: || leases::operation(MethodFilter::POST, leases::renew),
-};
+    ]),
+    named(
+        "handover",
+        Tag::Leases,
+        "hands a lease over; without a lease id it needs operator",
+    )
+    .at(
+        POST,
+        lease!("/handover"),
+        Right::Either(Role::Candidate, Role::Operator),
+        Lease,
+        answer!(leases::operation, leases::hand_over),
+    )
+    .body(required::<HandOverRequest>())
+    .answers(&[json::<LeaseView>(200)])
+    .codes(&[
+        Code::OutOfRange,
+        Code::UnknownLease,
+        Code::LeaseIdMismatch,
+        Code::LeaseNotHeld,
+        Code::LeaseBreaking,
+        Code::LeaseBroken,
+        Code::LeaseExpired,
+        Code::NotWaiting,
+        Code::DiskFull,
+    ]),
+    named("break", Tag::Leases, "breaks a lease")
+        .at(
+            POST,
+            lease!("/break"),
+            OPERATOR,
+            Lease,
+            answer!(leases::operation, leases::break_lease),
+        )
+        .body(optional::<BreakRequest>())
+        .answers(&[json::<LeaseView>(200)])
+        .codes(&[
+            Code::OutOfRange,
+            Code::UnknownLease,
+            Code::LeaseNotHeld,
+            Code::DiskFull,
+        ]),
+];
 
 /// The stream of a namespace's events, for the description only. The route of one lease answers it:
 /// both have the same path if the lease is named `events`.
-pub(in crate::http) const NAMESPACE_EVENTS: Route = Route {
-    method: Method::GET,
-    path: "/v1/namespaces/{namespace}/leases/events",
-    right: READ,
-    target: TargetOf::Namespace,
-    label: "namespace_events",
-    tag: Tag::Events,
-    description: "the events of all leases of a namespace",
-    kind: Kind::Stream,
-    query: &STREAM,
-    body: None,
-    answers: &[event_stream(200)],
-    codes: &[Code::OutOfRange],
-    handler: || get(events::of_namespace_or_view),
-};
+pub(in crate::http) static NAMESPACE_EVENTS: Route = named(
+    "namespace_events",
+    Tag::Events,
+    "the events of all leases of a namespace",
+)
+.at(
+    GET,
+    "/v1/namespaces/{namespace}/leases/events",
+    READ,
+    Namespace,
+    answer!(events::of_namespace_or_view),
+)
+.kind(Stream)
+.query(&STREAM)
+.answers(&[event_stream(200)])
+.codes(&[Code::OutOfRange]);

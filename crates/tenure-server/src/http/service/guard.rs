@@ -7,38 +7,38 @@ use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::request::Parts;
 use tenure_core::wire::{self, Code, Problem};
 
-use crate::access::{Access, Caller, PresentedCertificate};
+use super::Source;
+use crate::access::{Access, Caller};
 use crate::audit::Audit;
 use crate::http::origin::check_origin;
 use crate::http::request_id::LazyRequestId;
-use crate::http::routes;
+use crate::http::routes::Found;
 
 /// Returns the caller of a request of the native API, or a refusal of the request.
 pub(super) fn admit(
     access: &Access,
     audit: &Audit,
-    head: &Parts,
-    certificate: Option<&PresentedCertificate>,
+    (head, found): (&Parts, &Found<'_>),
+    source: &Source,
     client: Option<IpAddr>,
     request: &LazyRequestId,
 ) -> Result<Caller, Problem> {
     check_origin(&head.method, &head.headers)?;
-    if routes::is_probe(head) {
+    if found.is_probe() {
         return Ok(Caller::Unknown);
     }
     check_host(access, head)?;
-    if routes::is_open(head) {
+    if found.is_open(head) {
         return Ok(Caller::Unknown);
     }
     let has_header = head.headers.contains_key(AUTHORIZATION);
+    let certificate = source.certificate.as_ref();
     let caller = match certificate {
         // If a header is present, only the header counts: the rights of a request must not depend
         // on its connection, which may be the connection of a proxy.
         Some(certificate) if !has_header => access.authenticate_certificate(certificate, client),
-        None if !has_header && access.is_guarded() && routes::may_have_code(head) => {
-            Ok(Caller::Unknown)
-        }
-        _ => access.authenticate(&head.headers, client),
+        None if !has_header && access.is_guarded() && found.may_have_code() => Ok(Caller::Unknown),
+        _ => access.authenticate_on(&source.credential, &head.headers, client),
     };
     if let Err(problem) = &caller
         && (has_header || certificate.is_some())
@@ -70,6 +70,7 @@ fn check_host(access: &Access, head: &Parts) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::routes;
     use axum::http::Request;
 
     fn admitted(host: &str, path: &str) -> bool {
@@ -77,7 +78,10 @@ mod tests {
         let request = Request::builder().uri(path).header(HOST, host);
         let head = request.body(()).unwrap().into_parts().0;
         let request = LazyRequestId::of(&head.headers);
-        let refusal = admit(&access, &Audit::none(), &head, None, None, &request).err();
+        let found = routes::find(&head.method, path);
+        let asked = (&head, &found);
+        let source = Source::default();
+        let refusal = admit(&access, &Audit::none(), asked, &source, None, &request).err();
         assert!(refusal.as_ref().is_none_or(|refusal| refusal.status == 403));
         refusal.is_none()
     }

@@ -1,15 +1,14 @@
 //! The request path: the checks of every request, in this order.
 //!
 //! ```text
-//! connection -> head -> guard -> limit of connections -+-> fast path (acquire, renew, release)
-//!                                                      +-> routes
+//! connection -> head -> guard -> limit of connections -+-> route
 //!                                                      +-> another protocol
 //! ```
 //!
-//! The service also drains unread bodies, converts a panic into a response, and counts the request. A further check that
-//! applies to all requests belongs here, because no other module can call a handler. The guard
-//! identifies the caller of a request, and each route checks whether that caller has the right to
-//! it.
+//! The service also drains unread bodies, converts a panic into a response, and counts the request. A
+//! further check that applies to all requests belongs here, because no other module can call a
+//! handler. The guard identifies the caller of a request, and [`authorize`](super::authorize) checks
+//! whether that caller has the right of the route.
 
 mod guard;
 mod span;
@@ -20,30 +19,30 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, ETAG, EXPECT};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, EXPECT};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use futures_util::FutureExt;
 use tenure_core::wire::{Code, Problem, STORE_HEADER};
-use tower_service::Service as _;
 use tracing::error;
 
-use super::auditor::ClientAddress;
-use super::authorize::is_stream;
+use super::authorize;
+use super::call::{Call, Names};
 use super::drain::DrainOnDrop;
-use super::fast_path::{FastRequest, Verb};
+use super::events::EVENT_STREAM;
 use super::head::check_head;
 use super::metrics::Scrape;
-use super::problem::ProblemResponse;
+use super::problem;
 use super::protocol::Protocol;
 use super::request_id::{LazyRequestId, RequestId};
-use super::routes::{self, Serves};
+use super::routes::{self, Found, Serves};
 use crate::Store;
-use crate::access::{Access, ClientAuthorities, PresentedCertificate, TrustedProxies};
+use crate::access::{
+    Access, ClientAuthorities, LastCredential, PresentedCertificate, TrustedProxies,
+};
 use crate::audit::Audit;
 use crate::metrics::{ConnectionRefusal, MetricsConfig, Waited, measure};
 use crate::model::TraceId;
@@ -68,7 +67,6 @@ pub(crate) struct HttpService {
     access: Access,
     audit: Audit,
     proxies: TrustedProxies,
-    routes: Router,
     serves: Serves,
     protocol: Option<Arc<dyn Protocol>>,
     /// The metrics, which count each request.
@@ -110,6 +108,7 @@ pub(crate) struct Source {
     pub(crate) client: Option<IpAddr>,
     /// The certificate that the client presented, valid or not.
     pub(crate) certificate: Option<PresentedCertificate>,
+    pub(crate) credential: Arc<LastCredential>,
     /// The permit of a connection over the limit. Such a connection may renew leases, so that a
     /// holder keeps its lease however many other clients connect. It may also check liveness, so
     /// that a busy store is not killed.
@@ -121,12 +120,10 @@ pub(crate) struct Source {
 
 /// The data of a request that its whole path uses.
 struct RequestContext<'a> {
-    began: Instant,
+    source: &'a Source,
     store: &'a Store,
     id: &'a LazyRequestId,
     span: &'a RequestSpan,
-    /// The request, if it needs no router.
-    fast: Option<FastRequest>,
 }
 
 impl HttpService {
@@ -142,8 +139,7 @@ impl HttpService {
         } = config;
         let label = protocol.as_ref().map(|protocol| protocol.label());
         let scrape = Scrape::new(metrics, &stores, &access, &audit, tls, label);
-        let service = Self {
-            routes: Router::new(),
+        Self {
             serves: Serves::All,
             stores,
             access,
@@ -151,14 +147,12 @@ impl HttpService {
             proxies,
             protocol,
             scrape: Arc::new(scrape),
-        };
-        service.with_routes()
+        }
     }
 
     /// Creates the service of the listener for metrics, with its own rules of access.
     pub(crate) fn for_metrics(&self, access: Access) -> Self {
-        let service = Self {
-            routes: Router::new(),
+        Self {
             serves: Serves::Metrics,
             stores: self.stores.clone(),
             access,
@@ -166,15 +160,7 @@ impl HttpService {
             proxies: self.proxies.clone(),
             protocol: None,
             scrape: Arc::clone(&self.scrape),
-        };
-        service.with_routes()
-    }
-
-    fn with_routes(self) -> Self {
-        let (stores, audit) = (self.stores.clone(), self.audit.clone());
-        let scrape = Arc::clone(&self.scrape);
-        let routes = routes::router(stores, &self.access, audit, scrape, self.serves);
-        Self { routes, ..self }
+        }
     }
 
     /// Returns whether connections from this address carry requests of many clients.
@@ -188,31 +174,57 @@ impl HttpService {
         let store = self.stores.current();
         let (head, body) = request.into_parts();
         let protocol = self.protocol_of(&head);
-        let fast = match (protocol, self.serves) {
-            (None, Serves::All) => FastRequest::of(&head),
-            _ => None,
+        let found = match protocol {
+            Some(_) => Found::default(),
+            None => routes::find(&head.method, head.uri.path()),
         };
-        let route = match (protocol, &fast) {
-            (Some(_), _) => routes::PROTOCOL,
-            (None, Some(fast)) => fast.verb.position(),
-            (None, None) => routes::position(&head).unwrap_or(routes::NO_ROUTE),
+        let (label, is_change) = match protocol {
+            Some(protocol) => {
+                let is_change = !head.method.is_safe() && !protocol.is_renewal(&head);
+                (routes::PROTOCOL, is_change)
+            }
+            None => (found.label(), found.is_change(&head.method)),
         };
         let id = LazyRequestId::of(&head.headers);
-        let is_change = match protocol {
-            Some(protocol) => !head.method.is_safe() && !protocol.is_renewal(&head),
-            None => routes::is_change(&head.method, head.uri.path()),
-        };
         let is_read = head.method.is_safe();
-        let span = RequestSpan::begin(&head, is_change);
+        let span = RequestSpan::begin(&head, &found, is_change);
         let context = RequestContext {
-            began,
+            source,
             store: &store,
             id: &id,
             span: &span,
-            fast,
         };
-        let answer = self.check_and_handle(source, protocol, context, head, body);
-        let answer = AssertUnwindSafe(answer).catch_unwind().await;
+        let limits = store.limits();
+        let answer = match check_head(&head, limits.max_header_bytes) {
+            Err(problem) => {
+                let is_malformed = problem.code == Code::Malformed;
+                let mut response = refuse(protocol, Some(&head), problem);
+                if is_malformed {
+                    // The head may not define where its request ends, so the server reads nothing
+                    // after it.
+                    close_after(&mut response);
+                }
+                Ok(response)
+            }
+            Ok(()) => {
+                let body = DrainOnDrop {
+                    body: Some(body),
+                    until: began + limits.request_time,
+                    expects_continue: head.headers.contains_key(EXPECT),
+                    over: source.over.clone(),
+                };
+                match protocol {
+                    Some(protocol) => {
+                        let answer = self.serve_foreign(protocol, context, head, body);
+                        AssertUnwindSafe(answer).catch_unwind().await
+                    }
+                    None => {
+                        let answer = self.serve_native(context, &head, &found, body);
+                        AssertUnwindSafe(answer).catch_unwind().await
+                    }
+                }
+            }
+        };
         let mut response =
             answer.unwrap_or_else(|panic| refuse(protocol, None, panicked(&*panic, id.id())));
         if protocol.is_none() {
@@ -230,7 +242,7 @@ impl HttpService {
         if source.over.is_some() || is_standby {
             close_after(&mut response);
         }
-        self.count(route, &response, began);
+        self.count(label, &response, began);
         response
     }
 
@@ -249,46 +261,40 @@ impl HttpService {
         }
     }
 
-    async fn check_and_handle(
+    async fn serve_foreign(
         &self,
-        source: &Source,
-        protocol: Option<&dyn Protocol>,
+        protocol: &dyn Protocol,
         RequestContext {
-            began,
             store,
+            source,
+            span,
+            ..
+        }: RequestContext<'_>,
+        head: Parts,
+        body: DrainOnDrop,
+    ) -> Response {
+        let checked = guard::admit_foreign(&self.access, &head)
+            .and_then(|()| self.check_load(store, source, || protocol.is_renewal(&head)));
+        if let Err(problem) = checked {
+            return refuse(Some(protocol), Some(&head), problem);
+        }
+        let request = Request::from_parts(head, Body::new(body));
+        let answer = protocol.serve(request, source.client);
+        TraceId::scope(span.trace(), answer).await
+    }
+
+    async fn serve_native(
+        &self,
+        RequestContext {
+            store,
+            source,
             id,
             span,
-            fast,
         }: RequestContext<'_>,
-        mut head: Parts,
-        body: Body,
+        head: &Parts,
+        found: &Found<'_>,
+        body: DrainOnDrop,
     ) -> Response {
-        if let Err(problem) = check_head(&head, store.limits().max_header_bytes) {
-            let is_malformed = problem.code == Code::Malformed;
-            let mut response = refuse(protocol, Some(&head), problem);
-            if is_malformed {
-                // The head may not define where its request ends, so the server reads nothing after
-                // it.
-                close_after(&mut response);
-            }
-            return response;
-        }
-        let body = DrainOnDrop {
-            body: Some(body),
-            until: began + store.limits().request_time,
-            expects_continue: head.headers.contains_key(EXPECT),
-            over: source.over.clone(),
-        };
-        if let Some(protocol) = protocol {
-            let checked = guard::admit_foreign(&self.access, &head)
-                .and_then(|()| self.check_load(store, source, Some(protocol), &head));
-            if let Err(problem) = checked {
-                return refuse(Some(protocol), Some(&head), problem);
-            }
-            let request = Request::from_parts(head, Body::new(body));
-            let answer = protocol.serve(request, source.client);
-            return TraceId::scope(span.trace(), answer).await;
-        }
         // The limit of wrong credentials counts the client and not its proxy. Otherwise one client
         // with a wrong token would use up the failures of all clients of the proxy, and the check
         // of a valid web token that the store does not know yet would be delayed. The drawback: a
@@ -296,18 +302,18 @@ impl HttpService {
         let client = source
             .client
             .map(|peer| self.proxies.client(peer, &head.headers));
-        let certificate = source.certificate.as_ref();
-        let admitted = guard::admit(&self.access, &self.audit, &head, certificate, client, id);
+        let (access, audit) = (&self.access, &self.audit);
+        let admitted = guard::admit(access, audit, (head, found), source, client, id);
         let admitted = admitted.and_then(|caller| {
-            self.check_load(store, source, None, &head)?;
+            self.check_load(store, source, || found.is_essential())?;
             Ok(caller)
         });
         let caller = match admitted {
             Ok(caller) => caller,
             Err(problem) => {
-                let mut response = ProblemResponse(problem).into_response();
+                let mut response = problem::response(&problem);
                 let has_header = head.headers.contains_key(AUTHORIZATION);
-                if !has_header && self.access.asks_for_certificates() {
+                if !has_header && access.asks_for_certificates() {
                     // Only another connection can have another certificate, or a certificate at
                     // all.
                     close_after(&mut response);
@@ -316,26 +322,36 @@ impl HttpService {
             }
         };
         span.record_caller(&caller);
-        if routes::is_change(&head.method, head.uri.path()) {
+        if found.is_change(&head.method) {
             // The answer contains the id.
             id.id();
         }
-        if let Some(fast) = fast {
-            let request = Request::from_parts(head, body);
-            let answer = fast.execute(store, &self.access, caller, request);
-            if fast.verb == Verb::Renew {
-                return answer.await.into_response();
-            }
-            return in_scope(span, Box::pin(answer.map(IntoResponse::into_response))).await;
+        let route = match found.served(self.serves, head) {
+            Ok(route) => route,
+            Err(refusal) => return refusal,
+        };
+        let call = Call {
+            store,
+            access,
+            audit,
+            scrape: &self.scrape,
+            head,
+            names: &Names::of(found),
+            caller,
+            client,
+            id,
+            body: Bytes::new(),
+        };
+        let answer = measure(TraceId::scope(
+            span.trace(),
+            authorize::answer(route, call, body),
+        ));
+        let (answer, waited) = answer.await;
+        let mut response = answer.unwrap_or_else(|problem| problem::response(&problem));
+        if waited != Waited::default() {
+            response.extensions_mut().insert(waited);
         }
-        head.extensions.insert(caller);
-        head.extensions.insert(ClientAddress(client));
-        if let Some(id) = id.used() {
-            head.extensions.insert::<RequestId>(id.clone());
-        }
-        let request = Request::from_parts(head, Body::new(body));
-        let answer = self.routes.clone().call(request);
-        in_scope(span, answer.map(|Ok(response)| response)).await
+        response
     }
 
     /// Returns the authorities of client certificates, if the store asks clients for certificates.
@@ -353,15 +369,9 @@ impl HttpService {
         &self,
         store: &Store,
         source: &Source,
-        protocol: Option<&dyn Protocol>,
-        head: &Parts,
+        is_essential: impl FnOnce() -> bool,
     ) -> Result<(), Problem> {
-        let is_served = source.over.is_none()
-            || protocol.map_or_else(
-                || routes::is_essential(head),
-                |protocol| protocol.is_renewal(head),
-            );
-        if is_served {
+        if source.over.is_none() || is_essential() {
             return Ok(());
         }
         let limits = store.limits();
@@ -385,21 +395,13 @@ impl HttpService {
     }
 }
 
-/// Runs a handler in the trace of its request. The response has the time for which it waited.
-async fn in_scope(span: &RequestSpan, answer: impl Future<Output = Response>) -> Response {
-    let (mut response, waited) = measure(TraceId::scope(span.trace(), answer)).await;
-    if waited != Waited::default() {
-        response.extensions_mut().insert(waited);
-    }
-    response
-}
-
 /// Forbids browsers and proxies to keep an answer with data. The files of the page have tags and no
 /// data. A proxy must pass each event of a stream on at once, so it must not compress or collect
 /// them either.
 fn forbid_keeping(response: &mut Response) {
-    let is_stream = is_stream(response);
     let headers = response.headers_mut();
+    let content_type = headers.get(CONTENT_TYPE);
+    let is_stream = content_type.is_some_and(|value| value == EVENT_STREAM);
     if is_stream {
         let value = HeaderValue::from_static("no-store, no-transform");
         headers.insert(CACHE_CONTROL, value);
@@ -417,7 +419,7 @@ fn close_after(response: &mut Response) {
 
 fn refuse(protocol: Option<&dyn Protocol>, head: Option<&Parts>, problem: Problem) -> Response {
     let Some(protocol) = protocol else {
-        return ProblemResponse(problem).into_response();
+        return problem::response(&problem);
     };
     let code = problem.code;
     let mut response = protocol.refuse(head, problem);

@@ -11,7 +11,7 @@ use tracing::{Span, debug_span, info_span};
 
 use crate::access::Caller;
 use crate::http::request_id::LazyRequestId;
-use crate::http::routes::{self, Route};
+use crate::http::routes::Found;
 use crate::model::{LeaseKey, TraceContext, TraceId};
 
 /// The header of a request that names the span of its sender.
@@ -39,7 +39,7 @@ pub(super) struct RequestSpan {
 impl RequestSpan {
     /// Begins the span: at INFO for a change, and at DEBUG for a read or a renewal. Renewals are
     /// most of the load, so this does nothing more for them if the level DEBUG is disabled.
-    pub(super) fn begin(head: &Parts, is_change: bool) -> Self {
+    pub(super) fn begin(head: &Parts, found: &Found<'_>, is_change: bool) -> Self {
         // Paths that are not those of a lease are not recorded, because a client may have put a
         // secret into the path or the query of a wrong request.
         macro_rules! span {
@@ -48,11 +48,11 @@ impl RequestSpan {
                     parent: None,
                     "tenure.request",
                     otel.kind = "server",
-                    otel.name = %Name(head),
+                    otel.name = %Name(head, found),
                     otel.status_code = Empty,
                     http.request.method = %head.method,
                     http.response.status_code = Empty,
-                    election = election(head).as_ref().map(|key| display(key.as_str())),
+                    election = election(found).as_ref().map(|key| display(key.as_str())),
                     principal = Empty,
                     request = Empty,
                     code = Empty,
@@ -119,27 +119,21 @@ fn context(head: &Parts) -> Option<TraceContext> {
     }
 }
 
-/// Returns the lease that the path names, if a route has such a path.
-fn election(head: &Parts) -> Option<LeaseKey> {
-    route(head)?;
-    let names = head.uri.path().strip_prefix("/v1/namespaces/")?;
-    let (namespace, rest) = names.split_once("/leases/")?;
-    let lease = rest.split('/').next()?;
-    LeaseKey::of_path(namespace, lease)
-}
-
-fn route(head: &Parts) -> Option<&'static Route> {
-    routes::ROUTES.get(routes::position(head)?)
+/// Returns the lease that the path of the route names.
+fn election(found: &Found<'_>) -> Option<LeaseKey> {
+    found.route()?;
+    LeaseKey::of_path(found.raw("namespace"), found.raw("lease"))
 }
 
 /// The name of a span: the method and the path of the route.
-struct Name<'a>(&'a Parts);
+struct Name<'a>(&'a Parts, &'a Found<'a>);
 
 impl std::fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.method.fmt(f)?;
-        match route(self.0) {
-            Some(route) => write!(f, " {}", route.path()),
+        let Self(head, found) = self;
+        head.method.fmt(f)?;
+        match found.route() {
+            Some(route) => write!(f, " {}", route.path),
             None => Ok(()),
         }
     }
@@ -148,6 +142,7 @@ impl std::fmt::Display for Name<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::routes::find;
     use axum::extract::Request;
     use tracing::Level;
     use tracing::subscriber::with_default;
@@ -165,7 +160,8 @@ mod tests {
     fn span_of(level: Level, is_change: bool) -> RequestSpan {
         let subscriber = tracing_subscriber::fmt().with_max_level(level).finish();
         let head = head("POST", "/v1/namespaces/ns/leases/job/renew", &[PARENT]);
-        with_default(subscriber, || RequestSpan::begin(&head, is_change))
+        let found = find(&head.method, head.uri.path());
+        with_default(subscriber, || RequestSpan::begin(&head, &found, is_change))
     }
 
     #[test]
@@ -225,8 +221,9 @@ mod tests {
             ),
         ] {
             let head = head(method, path, &[]);
-            assert_eq!(Name(&head).to_string(), name, "{method} {path}");
-            let election = election(&head);
+            let found = find(&head.method, path);
+            assert_eq!(Name(&head, &found).to_string(), name, "{method} {path}");
+            let election = election(&found);
             let election = election.as_ref().map(LeaseKey::as_str);
             assert_eq!(election, key, "{method} {path}");
         }
