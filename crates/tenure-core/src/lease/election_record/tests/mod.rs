@@ -83,7 +83,10 @@ fn a_released_record_is_free_at_once_and_its_epoch_counts_on() {
     assert_eq!(claim(&mut observed, 0, &released), RecordClaim::Free);
     assert_eq!(observed.next_epoch(UnixMillis::new(7)), Epoch::new(101));
     assert_eq!(released.holding.duration, Some(Duration::from_secs(1)));
-    assert_eq!(observed.claim(at(0), WALL, None, id(2), LEASE), RecordClaim::Free);
+    assert_eq!(
+        observed.claim(at(0), WALL, None, id(2), LEASE),
+        RecordClaim::Free
+    );
 }
 
 #[test]
@@ -175,7 +178,10 @@ fn a_candidate_with_the_same_name_and_another_lease_id_does_not_own_the_record()
     let mut observed = ObservedRecord::default();
     let record = held("a", id(1));
     let own = RecordClaim::Own(mark(&record).clone());
-    assert_eq!(observed.claim(at(0), WALL, Some(&record), id(1), LEASE), own);
+    assert_eq!(
+        observed.claim(at(0), WALL, Some(&record), id(1), LEASE),
+        own
+    );
     assert_eq!(claim(&mut observed, 0, &record), RecordClaim::Held);
 }
 
