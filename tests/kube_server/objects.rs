@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_tests::electors::Elector;
-use tenure_tests::process::{output, stderr};
+use tenure_tests::process::{output, stderr, stdout};
 use tenure_tests::servers::server;
 use tenure_tests::wait_for;
 
@@ -134,7 +134,9 @@ fn a_change_by_hand_ends_a_term_only_if_it_names_another_holder() {
     bench.wait_for_term("leader", 0);
     let mut follower = bench.run("follower");
     Bench::wait_for_follower(&follower);
-    let edits: [fn(&mut Value); 4] = [
+    let edits: [fn(&mut Value); 6] = [
+        |it| it["metadata"]["annotations"]["tenure/epoch"] = "9007199254740991".into(),
+        |it| it["metadata"]["annotations"]["tenure/epoch"] = "seven".into(),
         |it| it["spec"]["holderIdentity"] = "".into(),
         |it| it["spec"] = json!({}),
         |it| it["metadata"]["annotations"] = Value::Null,
@@ -144,15 +146,19 @@ fn a_change_by_hand_ends_a_term_only_if_it_names_another_holder() {
         bench.edit(edit);
         wait_for("the leader in its object", || {
             let lease = bench.lease();
-            let mark = &lease["metadata"]["annotations"]["tenure/term"];
+            let annotations = &lease["metadata"]["annotations"];
+            let mark = annotations["tenure/term"].as_str()?;
             let spec = &lease["spec"];
-            let is_whole = mark.is_string() && spec["leaseDurationSeconds"] == DURATION.as_secs();
+            let is_whole = mark.split('/').nth(1) == annotations["tenure/epoch"].as_str()
+                && spec["leaseDurationSeconds"] == DURATION.as_secs();
             (is_whole && spec["holderIdentity"] == "leader").then_some(())
         });
         assert_eq!(bench.terms().len(), 1, "{}", leader.stderr());
     }
     bench.edit(|it| it["spec"]["holderIdentity"] = "nobody".into());
     assert_eq!(wait_for_ends(&leader, 1), ["superseded"]);
+    let status = output(&mut bench.place.tenure_with(&["status", "tests/job"]));
+    assert!(stdout(&status).contains("nobody"), "{status:?}");
     wait_for("another term", || (bench.terms().len() > 1).then_some(()));
     for candidate in [&mut leader, &mut follower] {
         let ended = terminate(candidate);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::json;
 use tenure_tests::api_server::lease_path;
-use tenure_tests::process::Process;
+use tenure_tests::process::{Process, output, stdout};
 use tenure_tests::wait_for;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -266,6 +266,12 @@ fn a_namespace_that_ends_keeps_candidates_waiting_until_it_is_made_again() {
         !candidate.stderr().contains("a Role must"),
         "{}",
         candidate.stderr()
+    );
+    let doctor = output(&mut bench.place.tenure_with(&["doctor"]));
+    assert_eq!(doctor.status.code(), Some(1), "{doctor:?}");
+    assert!(
+        stdout(&doctor).contains("is being terminated"),
+        "{doctor:?}"
     );
     bench.server.end_namespace(&path);
     std::thread::sleep(Duration::from_secs(5));

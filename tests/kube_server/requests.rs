@@ -393,6 +393,12 @@ fn others() -> Vec<Row> {
             Same("404 NotFound"),
         ),
         row(
+            "POST",
+            "/apis/coordination.k8s.io/v1/namespaces/nowhere/leases?dryRun=All",
+            object("", ""),
+            Same("404 NotFound"),
+        ),
+        row(
             "GET",
             "/apis/coordination.k8s.io/v1/namespaces/nowhere/leases/tests.job",
             "",

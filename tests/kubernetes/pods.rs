@@ -121,6 +121,7 @@ fn outside_of_a_pod_the_address_must_be_set_and_its_certificate_is_checked() {
         let variables = variables.iter().map(|(name, value)| (*name, value));
         command
             .env_remove("KUBERNETES_SERVICE_HOST")
+            .env("TENURE_ELECTION", ELECTION)
             .env("TENURE_STRATEGY", "kubernetes")
             .envs(variables);
         output(&mut command)

@@ -1,7 +1,7 @@
 //! Tokens that expire, missing rights, and wrong settings.
 
 use std::fs;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -380,6 +380,10 @@ fn run_without_rights_exits_with_77_and_its_lines_name_the_api_server_and_each_r
 
 /// Runs a command with the settings of a candidate.
 fn run(api: &Api, arguments: &[&str]) -> Output {
+    output(&mut tenure(api, arguments))
+}
+
+fn tenure(api: &Api, arguments: &[&str]) -> Command {
     let mut command = command(arguments);
     command
         .env("TENURE_ELECTION", ELECTION)
@@ -387,7 +391,7 @@ fn run(api: &Api, arguments: &[&str]) -> Output {
         .env("TENURE_LEASE_DURATION", "4s")
         .env("TENURE_KUBERNETES_URL", api.url())
         .env("TENURE_KUBERNETES_NAMESPACE", NAMESPACE);
-    output(&mut command)
+    command
 }
 
 #[test]
@@ -446,6 +450,73 @@ fn doctor_finds_the_right_that_a_candidate_lacks() {
 }
 
 #[test]
+fn doctor_needs_the_election_that_names_the_object() {
+    let bench = Bench::new();
+    let doctor = |arguments: &[&str], lease: Option<&str>| {
+        let mut command = tenure(&bench.api, &[&["doctor"], arguments].concat());
+        command.env_remove("TENURE_ELECTION");
+        command.envs(lease.map(|lease| ("TENURE_KUBERNETES_LEASE", lease)));
+        output(&mut command)
+    };
+    let refused = doctor(&[], None);
+    assert!(!refused.status.success(), "{refused:?}");
+    for named in ["--election", "TENURE_ELECTION", "the key election"] {
+        assert!(stderr(&refused).contains(named), "{refused:?}");
+    }
+    assert!(bench.api.asked().is_empty());
+    for named in [
+        doctor(&[], Some(LEASE)),
+        doctor(&["--election", ELECTION], None),
+    ] {
+        assert!(named.status.success(), "{named:?}");
+        assert!(stdout(&named).contains(LEASE), "{named:?}");
+    }
+}
+
+#[test]
+fn doctor_tries_a_write_that_is_not_stored() {
+    let bench = Bench::new();
+    let in_namespace = |namespace: &str| {
+        let mut command = tenure(&bench.api, &["doctor"]);
+        output(command.env("TENURE_KUBERNETES_NAMESPACE", namespace))
+    };
+    let well = in_namespace(NAMESPACE);
+    assert!(well.status.success(), "{well:?}");
+    assert_eq!(bench.api.lease(), None);
+    let nowhere = in_namespace("nowhere");
+    assert_eq!(nowhere.status.code(), Some(1), "{nowhere:?}");
+    let text = stdout(&nowhere);
+    assert!(
+        text.contains("not ready") && text.contains("namespaces \"nowhere\" not found"),
+        "{text}"
+    );
+    // The object exists from now on, and is not changed.
+    let leader = bench.runtime.block_on(candidate("leader", &bench.api));
+    let leadership = bench.runtime.block_on(leader.campaign()).unwrap();
+    bench.runtime.block_on(leadership.resign());
+    let lease = bench.api.lease();
+    for refusal in REFUSALS.into_iter().chain([UNTRIED]) {
+        let is_tried = refusal == UNTRIED;
+        bench
+            .api
+            .set_rule(move |asked: &Asked| match asked.method.as_str() {
+                "PUT" => refusal,
+                _ => Fate::Passes,
+            });
+        let doctor = in_namespace(NAMESPACE);
+        assert_eq!(doctor.status.success(), is_tried, "{doctor:?}");
+    }
+    assert_eq!(bench.api.lease(), lease);
+}
+
+/// The refusal by a webhook that has side effects.
+const UNTRIED: Fate = Fate::Says(
+    400,
+    "BadRequest",
+    "admission webhook \"no.example.org\" does not support dry run",
+);
+
+#[test]
 fn status_and_doctor_show_the_term_that_candidates_wait_for() {
     let bench = Bench::new();
     let leader = bench.candidate("leader");
@@ -490,6 +561,51 @@ fn status_and_doctor_show_the_term_that_candidates_wait_for() {
         lease["spec"] = json!({});
     });
     shows("a term that may run although the object does not show it");
+}
+
+#[test]
+fn a_holder_without_an_epoch_is_shown_and_waited_for_with_a_line_if_its_duration_is_long() {
+    let bench = Bench::new();
+    let leader = bench.runtime.block_on(candidate("leader", &bench.api));
+    let leadership = bench.runtime.block_on(leader.campaign()).unwrap();
+    bench.runtime.block_on(leadership.resign());
+    let hold = |seconds: u32| {
+        bench.api.edit(|lease| {
+            lease["spec"]["holderIdentity"] = "gh\u{7}ost".into();
+            lease["spec"]["leaseDurationSeconds"] = seconds.into();
+            lease["spec"]["leaseTransitions"] = 7.into();
+        });
+        let texts = [&["status", ELECTION][..], &["doctor"]];
+        texts.map(|arguments| stdout(&run(&bench.api, arguments)))
+    };
+    let [status, doctor] = hold(8);
+    let shown = "gh\\u0007ost";
+    assert!(status.contains(&format!("holder    {shown}\n")), "{status}");
+    assert!(
+        status.contains("duration  8s") && !status.contains("epoch"),
+        "{status}"
+    );
+    assert!(
+        !status.contains("awaited") && !doctor.contains("awaited"),
+        "{status}{doctor}"
+    );
+    for text in hold(100) {
+        let said = format!("{shown}, which may hold the lease for at most 1m 40s");
+        assert!(text.contains("awaited") && text.contains(&said), "{text}");
+    }
+    let waiting = bench.run("waiting", DURATION);
+    bench.wait_for_follower("waiting");
+    bench.wait_for_follower("waiting");
+    let stderr = waiting.stderr();
+    assert_eq!(
+        stderr.matches("a holder with a long duration").count(),
+        1,
+        "{stderr}"
+    );
+    assert!(
+        stderr.contains("ost") && stderr.contains("remaining="),
+        "{stderr}"
+    );
 }
 
 #[test]

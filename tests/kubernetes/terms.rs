@@ -251,11 +251,53 @@ async fn an_epoch_is_greater_than_the_transitions_if_another_program_has_removed
     assert_eq!(lease["metadata"]["labels"]["team"], "billing");
     assert_eq!(lease["spec"]["leaseTransitions"], i32::MAX);
     second.resign().await;
-    // A wrong epoch is not taken for a missing one.
-    api.edit(|lease| lease["metadata"]["annotations"]["tenure/epoch"] = "seven".into());
-    let never = tokio::time::timeout(Duration::from_millis(700), leader.campaign()).await;
-    assert!(never.is_err());
-    assert_eq!(holder(&api.lease().unwrap()), "");
+}
+
+#[tokio::test]
+async fn an_epoch_by_another_program_that_is_unreadable_or_absurd_ends_no_term_and_keeps_nobody_waiting()
+ {
+    let _limit = Limit::start();
+    for wrong in ["", "seven", "9007199254740991", "9007199254740992"] {
+        let api = Api::start().await;
+        let (leader, other) = (
+            candidate("leader", &api).await,
+            candidate("other", &api).await,
+        );
+        let first = leader.campaign().await.unwrap();
+        let (epoch, waits) = (first.epoch(), other.campaign());
+        tokio::pin!(waits);
+        let before = api.asked().len();
+        let set =
+            |lease: &mut Value| lease["metadata"]["annotations"]["tenure/epoch"] = wrong.into();
+        api.edit(set);
+        // The other one reads it, and the next renewal writes the epoch of the term back.
+        let is_back = tenure_tests::wait_until("the epoch of the term", async || {
+            let lease = api.lease().unwrap();
+            let is_back = lease["metadata"]["annotations"]["tenure/epoch"] == epoch.to_string();
+            let mut asked = api.asked().into_iter().skip(before);
+            let is_read = asked.any(|it| it.method == "GET");
+            (is_back && is_read).then_some(())
+        });
+        tokio::select! {
+            led = &mut waits => panic!("{led:?}"),
+            () = is_back => {}
+        }
+        assert!(first.is_valid(), "{wrong:?}");
+        first.resign().await;
+        let second = tokio::time::timeout(DURATION, waits)
+            .await
+            .expect(wrong)
+            .unwrap();
+        assert!(second.epoch() > epoch && second.epoch().get() < epoch.get() + 600_000);
+        second.resign().await;
+        // It does not count in an object without a leader either.
+        api.edit(set);
+        let third = tokio::time::timeout(DURATION, leader.campaign())
+            .await
+            .expect(wrong);
+        third.unwrap().resign().await;
+        assert_epochs_increase(&api);
+    }
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ const OF_SERVER: [OfServer; 6] = [
 /// A change of the object by hand.
 type ByHand = (&'static str, fn(&mut Value));
 
-const BY_HAND: [ByHand; 9] = [
+const BY_HAND: [ByHand; 11] = [
     ("empties the holder", |it| {
         it["spec"]["holderIdentity"] = "".into();
     }),
@@ -87,6 +87,12 @@ const BY_HAND: [ByHand; 9] = [
     ("removes the mark", |it| remove(it, "tenure/term")),
     ("garbles the mark", |it| {
         it["metadata"]["annotations"]["tenure/term"] = "rubbish".into();
+    }),
+    ("garbles the epoch", |it| {
+        it["metadata"]["annotations"]["tenure/epoch"] = "rubbish".into();
+    }),
+    ("sets the last epoch", |it| {
+        it["metadata"]["annotations"]["tenure/epoch"] = "9007199254740991".into();
     }),
     ("removes all annotations", |it| {
         it["metadata"]["annotations"] = Value::Null;
@@ -125,8 +131,6 @@ enum Undo {
     Pass(usize),
     PassOurs,
     Server(OfServer),
-    /// Removes the epoch that is no number.
-    Epoch,
 }
 
 /// At most this number of faults are active at a time, on different targets.
@@ -180,13 +184,6 @@ impl Faults {
                 }
             }
             Undo::Server(of) => of.end(part),
-            Undo::Epoch => {
-                if !part.edit(|it| remove(it, "tenure/epoch")) {
-                    fault.until = boot_time() + Duration::from_secs(1);
-                    self.active.push((fault, undo));
-                    return;
-                }
-            }
         }
         fault.until = boot_time();
         self.done.push(fault);
@@ -295,25 +292,10 @@ impl Faults {
     }
 
     fn change(&mut self, part: &mut Part) {
-        // One more than the list: an epoch that is no number, which must be removed again.
-        let kind = self.dice.below(BY_HAND.len() as u64 + 1);
-        let chosen = usize::try_from(kind).ok().and_then(|it| BY_HAND.get(it));
-        let (what, edit, time, undo): (_, fn(&mut Value), _, _) = match chosen {
-            Some((what, edit)) => (*what, *edit, Duration::ZERO, Undo::Nothing),
-            None => {
-                let garble = |it: &mut Value| {
-                    it["metadata"]["annotations"]["tenure/epoch"] = "rubbish".into();
-                };
-                (
-                    "garbles the epoch",
-                    garble,
-                    self.seconds(3, 20),
-                    Undo::Epoch,
-                )
-            }
-        };
+        let kind = usize::try_from(self.dice.below(BY_HAND.len() as u64));
+        let (what, edit) = BY_HAND[kind.unwrap_or_default()];
         if part.edit(edit) {
-            self.add(what, OBJECT, time, undo);
+            self.add(what, OBJECT, Duration::ZERO, Undo::Nothing);
         }
     }
 }

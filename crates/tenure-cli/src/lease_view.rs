@@ -63,9 +63,10 @@ pub(crate) fn print_with_waiters(
         ("lease", format!("{}/{}", view.namespace, view.lease)),
         ("state", state(view.state).into()),
     ];
-    if let (Some(holder), Some(epoch)) = (&view.holder, view.epoch) {
-        rows.push(("holder", holder.clone()));
-        rows.push(("epoch", epoch.to_string()));
+    if let Some(holder) = &view.holder {
+        // Another program that holds a Lease object of Kubernetes has no epoch.
+        rows.push(("holder", escape(holder)));
+        rows.extend(view.epoch.map(|epoch| ("epoch", epoch.to_string())));
         // The lease of a blob has none of these, no waiters and no revision.
         if let Some(owner) = &view.owner {
             rows.push(("owner", escape(owner)));
@@ -109,16 +110,20 @@ pub(crate) fn print_with_waiters(
     Ok(())
 }
 
-/// The term that a candidate waits for that starts now.
+/// The term, or the holder, that a candidate waits for that starts now.
 pub(crate) fn awaited_text(awaited: &AwaitedTerm) -> String {
     let left = output::millis(awaited.remaining).div_ceil(1_000);
     let left = format_duration(Duration::from_secs(left));
-    match &awaited.leader {
-        Some((leader, epoch)) => format!(
+    match (&awaited.holder, &awaited.leader) {
+        (Some(holder), _) => format!(
+            "{}, which may hold the lease for at most {left} without a change",
+            escape(holder)
+        ),
+        (None, Some((leader, epoch))) => format!(
             "the term of {leader} under epoch {epoch}, whose holder another program has changed; for at \
              most {left}"
         ),
-        None => {
+        (None, None) => {
             format!("a term that may run although the object does not show it; for at most {left}")
         }
     }
@@ -127,8 +132,9 @@ pub(crate) fn awaited_text(awaited: &AwaitedTerm) -> String {
 /// The same as JSON.
 pub(crate) fn awaited_json(awaited: &AwaitedTerm) -> Value {
     let leader = awaited.leader.as_ref();
+    let holder = || leader.map(|(holder, _)| holder.to_string());
     json!({
-        "holder": leader.map(|(holder, _)| holder.to_string()),
+        "holder": awaited.holder.clone().or_else(holder),
         "epoch": leader.map(|(_, epoch)| epoch.get()),
         "remaining_ms": output::millis(awaited.remaining),
     })

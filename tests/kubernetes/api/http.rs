@@ -66,14 +66,13 @@ async fn answer(
         let Some(user) = &user else {
             return Err((401, "Unauthorized", "Unauthorized".into(), String::new()));
         };
-        let named = named(&query);
         shared.execute(
             &parts.method,
             path,
             user,
             &asked.object,
             patch.as_ref(),
-            named,
+            &query,
         )
     };
     let answer = match fate {
@@ -175,7 +174,7 @@ impl Shared {
         user: &str,
         object: &Value,
         patch: Option<&Patch>,
-        named: Option<&str>,
+        query: &HashMap<String, String>,
     ) -> Result<(u16, Value), Refusal> {
         let mut state = self.lock();
         let unknown = || -> Refusal { (404, "NotFound", "page not found".into(), String::new()) };
@@ -208,6 +207,7 @@ impl Shared {
             );
             return Err((403, "Forbidden", text, of.into()));
         }
+        let before = query.contains_key("dryRun").then(|| state.objects.clone());
         let executed = match (method.as_str(), name) {
             ("GET", Some(name)) => {
                 let found = state.objects.get(namespace, name);
@@ -216,7 +216,7 @@ impl Shared {
             ("GET", None) => {
                 let version = state.objects.revision().to_string();
                 let mut items = state.objects.list(namespace);
-                items.retain(|item| is_named(item, named));
+                items.retain(|item| is_named(item, named(query)));
                 let list = json!({ "kind": "LeaseList", "apiVersion": "coordination.k8s.io/v1",
                     "metadata": { "resourceVersion": version }, "items": items });
                 (200, list)
@@ -244,7 +244,10 @@ impl Shared {
                 return Err((405, "MethodNotAllowed", text.into(), String::new()));
             }
         };
-        self.publish(&state);
+        match before {
+            Some(before) => state.objects = before,
+            None => self.publish(&state),
+        }
         Ok(executed)
     }
 }

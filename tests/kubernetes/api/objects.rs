@@ -28,7 +28,7 @@ pub(crate) enum Patch {
 }
 
 /// The leases of a cluster.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Objects {
     revision: u64,
     leases: BTreeMap<(String, String), (Value, Managers)>,

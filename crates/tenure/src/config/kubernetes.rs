@@ -22,8 +22,9 @@ const MAX_NAMESPACE: usize = 63;
 /// an election compete. All of them must name the same object and have the same lease duration. The
 /// object is created if it does not exist.
 ///
-/// Programs that elect by client-go may compete for the same object: they and these candidates
-/// never lead at once.
+/// Programs that elect by client-go may compete for the same object. They and these candidates do not
+/// lead at once if all have the same lease duration and different names, if client-go 0.34 to 0.37 has
+/// `ReleaseOnCancel: false`, and if it stops its own work in time.
 ///
 /// # Examples
 ///

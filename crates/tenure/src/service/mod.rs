@@ -78,7 +78,13 @@ pub(crate) trait LeaseBackend: Any + fmt::Debug + Send + Sync {
         Box::pin(ready(Ok(None)))
     }
 
-    /// Returns the term that candidates wait for although the lease has no valid holder.
+    /// Lets the service check a write without storing it. Only an API server of Kubernetes can do it.
+    fn check_write(&self) -> BackendFuture<'_, ()> {
+        Box::pin(ready(Ok(())))
+    }
+
+    /// Returns the term that candidates wait for although the lease has no valid holder, or the holder
+    /// that they wait for if its duration is long.
     fn awaited(&self) -> BackendFuture<'_, Option<AwaitedTerm>> {
         Box::pin(ready(Ok(None)))
     }
@@ -228,8 +234,19 @@ impl LeaseService {
         self.backend.missing_right().await
     }
 
-    /// Returns the term that candidates wait for although the lease has no valid holder. Only in an
-    /// object that other programs write too such a term exists.
+    /// Lets the service check a write of the lease without storing it. Only an API server of Kubernetes
+    /// can do it; others are not asked.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError`] if the service refuses the write.
+    pub async fn check_write(&self) -> Result<(), BackendError> {
+        self.backend.check_write().await
+    }
+
+    /// Returns the term that candidates wait for although the lease has no valid holder, or the holder
+    /// that they wait for if its duration is longer than twice their own. Only an object that other
+    /// programs write too has one.
     ///
     /// # Errors
     ///

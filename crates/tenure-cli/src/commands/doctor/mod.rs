@@ -16,7 +16,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use tenure::backend::{AwaitedTerm, BackendError, LeaseService};
-use tenure::config::Strategy;
+use tenure::config::{ConfigError, Strategy};
 use tenure::store::{ClusterView, Code, Endpoint, Pong, StoreClient, StoreError};
 use tenure::{Config, ElectionName, StartError, Timings};
 use tenure_config::Settings;
@@ -38,6 +38,9 @@ use members::MemberReport;
 pub(crate) struct Doctor {
     #[command(flatten)]
     store: ClientArgs,
+    /// Election whose lease is checked [default: any; a Lease object of Kubernetes needs it]
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    election: Option<String>,
     /// Also print the limits of the store
     #[arg(long)]
     verbose: bool,
@@ -46,7 +49,7 @@ pub(crate) struct Doctor {
     json: bool,
     /// Only ask the store of this machine or container whether it is ready, for health checks: at
     /// the address in its own settings [--config, or else /etc/tenure/tenure.toml if it exists]
-    #[arg(long, conflicts_with_all = ["server", "context", "json", "verbose"])]
+    #[arg(long, conflicts_with_all = ["server", "context", "election", "json", "verbose"])]
     probe: bool,
 }
 
@@ -112,7 +115,8 @@ struct StoreReport {
     /// The reason why the service does not review rights.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_reviewed: Option<String>,
-    /// The term that candidates wait for although the lease has no valid holder.
+    /// The term that candidates wait for although the lease has no valid holder, or a holder with a
+    /// long duration.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_json")]
     awaited: Option<AwaitedTerm>,
     /// The limits that the store reports, if it does.
@@ -132,8 +136,10 @@ impl Doctor {
         if self.probe {
             return probe::run(self.store.store.config.as_deref());
         }
-        let settings = self.store.settings()?;
+        let mut settings = self.store.settings()?;
+        settings.set_flag("election", &self.election);
         store::require_store(&settings)?;
+        require_object(&settings)?;
         let config = Config::from_settings(&with_any_election(&settings))?;
         let has_lease_duration = settings.origin("lease_duration").is_some();
         let report = block_on(examine(&settings, &config, has_lease_duration))?;
@@ -147,6 +153,23 @@ impl Doctor {
         }
         Ok(exit::success_if(report.findings.is_empty()))
     }
+}
+
+/// Fails if nothing names the object of Kubernetes: the rights of another object tell nothing.
+fn require_object(settings: &Settings) -> Result<(), ConfigError> {
+    let is_set = |key| settings.origin(key).is_some();
+    if settings.list("strategy") != ["kubernetes"]
+        || is_set("election")
+        || is_set("kubernetes.lease")
+    {
+        return Ok(());
+    }
+    Err(ConfigError::Missing {
+        key: "election",
+        reason: "it names the Lease object: write --election, TENURE_ELECTION or the key election, such as \
+                 billing/nightly"
+            .into(),
+    })
 }
 
 async fn examine(
@@ -282,6 +305,14 @@ impl StoreReport {
             match service.missing_right().await {
                 Ok(right) => store.missing_right = right,
                 Err(error) => store.not_reviewed = Some(error.to_string()),
+            }
+            // A missing right would refuse the write, too.
+            if store.missing_right.is_none()
+                && store.error.is_none()
+                && let Err(error) = service.check_write().await
+            {
+                store.ready = false;
+                store.error = Some(error.to_string());
             }
         }
         store

@@ -41,6 +41,8 @@
 //!       older mark was put back by another program, and a later term may be running.
 //!    4. *Every mark differs from all others*, so it has the time of its write. A number does not
 //!       suffice: it repeats after a renewal whose answer was lost and whose mark was removed.
+//!    5. *The mark of an own earlier campaign* counts as ended ([`ObservedRecord::claim`]), as if its
+//!       release had been written: a candidate begins a campaign only when its last task has ended.
 //!
 //! Argument 6 fails if other programs remove the mark **and** a candidate starts that has seen no
 //! mark and whose own duration is shorter than that of the leader; if they put an older mark back;
@@ -50,6 +52,11 @@
 //! each write of a new epoch replaces the version from which the last one was read. Other programs
 //! count the changes of the holder, and may remove both. So the next epoch is greater than that
 //! count, than each epoch that this candidate has seen, and than the wall clock of the service.
+//!
+//! An epoch beside the mark is the only trace of a term if another program has removed its mark. It
+//! counts up to a hundred years above the clock and the marks ([`Epoch::most_asked_for`]). By these
+//! rules no term has a greater epoch, unless the clock was set back by more than that. So a greater
+//! number is that of another program, and must not use up the epochs.
 
 use alloc::string::{String, ToString};
 use core::time::Duration;
@@ -270,10 +277,13 @@ pub enum RecordClaim {
     Held,
 }
 
-/// A term that keeps a record although another program has emptied or taken it (argument 6.1).
+/// A wait that the record does not explain by its holder, or that is long.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AwaitedTerm {
-    /// The candidate and its epoch; `None` if the mark does not tell.
+    /// The holder, if it is valid and its duration is long; `None` if a term keeps the record although
+    /// another program has emptied or taken it (argument 6.1).
+    pub holder: Option<String>,
+    /// The candidate of such a term and its epoch; `None` if the mark does not tell.
     pub leader: Option<(CandidateId, Epoch)>,
     /// The time until this process may take the record, if the record does not change.
     pub remaining: Duration,
@@ -292,15 +302,20 @@ pub struct ObservedRecord {
     longest: Duration,
     /// The greatest number that was ever seen as an epoch or as a count of holders.
     greatest: Option<Epoch>,
+    /// The lease ids of this process: of its campaign, and of the one before.
+    campaigns: [Option<LeaseId>; 2],
 }
 
 impl ObservedRecord {
-    /// Notes an answer that arrived at `now`.
-    pub fn observe(&mut self, now: Instant, record: &ElectionRecord) {
+    /// Notes an answer that arrived at `now`. `wall` is the clock of the service.
+    pub fn observe(&mut self, now: Instant, wall: UnixMillis, record: &ElectionRecord) {
         let (holding, mark) = (&record.holding, &record.mark);
         let transitions = Epoch::new(holding.transitions.into());
-        let epochs = [transitions, record.epoch, mark.as_ref().map(|it| it.epoch)];
+        let epochs = [transitions, mark.as_ref().map(|it| it.epoch)];
         self.greatest = epochs.into_iter().fold(self.greatest, Option::max);
+        // A greater epoch beside the mark is none of a term (see the argument for epochs).
+        let most = Epoch::most_asked_for(self.greatest, wall, true);
+        self.greatest = self.greatest.max(record.epoch.filter(|it| *it <= most));
         let durations = [holding.duration, mark.as_ref().map(|it| it.duration)];
         let durations = durations.into_iter().flatten();
         let longest = durations
@@ -322,19 +337,25 @@ impl ObservedRecord {
     }
 
     /// Notes an answer that arrived at `now`, and decides whether this lease id may hold the
-    /// record. `duration` is that of this candidate.
+    /// record. `wall` is the clock of the service, and `duration` that of this candidate. Another
+    /// lease id than in the last claim begins a campaign: the task of the last one must have ended.
     ///
     /// A record that is missing was deleted, which does not stop its holder. So the last version
     /// counts until it expires.
     pub fn claim(
         &mut self,
         now: Instant,
+        wall: UnixMillis,
         record: Option<&ElectionRecord>,
         lease_id: LeaseId,
         duration: Duration,
     ) -> RecordClaim {
+        let [campaign, earlier] = &mut self.campaigns;
+        if *campaign != Some(lease_id) {
+            *earlier = campaign.replace(lease_id);
+        }
         if let Some(record) = record {
-            self.observe(now, record);
+            self.observe(now, wall, record);
             match &record.mark {
                 Some(mark) if mark.lease_id != lease_id => {}
                 // A lease id whose term has ended never leads again.
@@ -361,17 +382,19 @@ impl ObservedRecord {
     }
 
     /// Returns the term for whose end this process waits, although the holder would permit it to take
-    /// the record.
+    /// the record, or else the holder, if it may keep the record for more than twice `duration`.
     #[must_use]
     pub fn awaited(&self, now: Instant, duration: Duration) -> Option<AwaitedTerm> {
-        let (_, mark, _) = self.last.as_ref()?;
-        let remaining = self.term_remaining(now, duration)?;
-        let awaited = || AwaitedTerm {
-            leader: mark.as_ref().map(|it| (it.holder.clone(), it.epoch)),
+        let (holding, mark, _) = self.last.as_ref()?;
+        let remaining = self.remaining(now, duration)?;
+        let is_held = self.holder_remaining(now, duration).is_some();
+        let is_shown = is_held && remaining <= 2 * duration;
+        let leader = mark.as_ref().map(|it| (it.holder.clone(), it.epoch));
+        (!is_shown).then(|| AwaitedTerm {
+            holder: holding.holder.clone().filter(|_| is_held),
+            leader: leader.filter(|_| !is_held),
             remaining,
-        };
-        let holder = self.holder_remaining(now, duration);
-        holder.is_none().then(awaited)
+        })
     }
 
     fn holder_remaining(&self, now: Instant, duration: Duration) -> Option<Duration> {
@@ -384,10 +407,14 @@ impl ObservedRecord {
     fn term_remaining(&self, now: Instant, duration: Duration) -> Option<Duration> {
         let (_, mark, seen) = self.last.as_ref()?;
         let (until, since) = match mark {
-            Some(mark) if self.speaks_for_a_term(mark) => match mark.has_ended {
-                true => return None,
-                false => (mark.duration, self.mark_seen),
-            },
+            Some(mark) if self.speaks_for_a_term(mark) => {
+                // Argument 6.5.
+                let is_own_past = Some(mark.lease_id) == self.campaigns[1];
+                if mark.has_ended || is_own_past {
+                    return None;
+                }
+                (mark.duration, self.mark_seen)
+            }
             // Records without a mark cannot be told apart, so the whole record must be unchanged.
             _ => (self.longest.max(duration), *seen),
         };

@@ -61,7 +61,7 @@ pub(super) enum ApiError {
     /// Other programs have changed the object between each read and the write after it.
     #[error("{url}: other programs have changed the object {attempts} times before it was written")]
     Conflicts { url: String, attempts: u32 },
-    /// The answer contradicts the protocol, or the object has an invalid epoch.
+    /// The answer contradicts the protocol.
     #[error("{url}: {reason}")]
     Malformed { url: String, reason: String },
     /// The answer is not one of an API server.
@@ -255,10 +255,7 @@ impl ApiClient {
         object: &LeaseObject,
         until: Instant,
     ) -> Result<Written, ApiError> {
-        let (method, url) = match object.has_version() {
-            true => (Method::PUT, &self.object),
-            false => (Method::POST, &self.collection),
-        };
+        let (method, url) = self.target(object);
         let sent = self.send(method, url, Some(object.body()), until).await;
         match sent.and_then(|read| self.lease_of(read)) {
             Ok(written) => Ok(Written::Done(written.object)),
@@ -271,6 +268,43 @@ impl ApiClient {
                 Ok(Written::Missing)
             }
             Err((error, _)) => Err(error),
+        }
+    }
+
+    /// Lets the API server check a write of this version of the object, or its creation, and store
+    /// nothing.
+    pub(super) async fn check_write(
+        &self,
+        object: &LeaseObject,
+        until: Instant,
+    ) -> Result<(), ApiError> {
+        let (method, url) = self.target(object);
+        let url = format!("{url}?dryRun=All");
+        match self.send(method, &url, Some(object.body()), until).await {
+            // Another program has written meanwhile.
+            Err((ApiError::Refused(refusal), _))
+                if refusal.status == StatusCode::CONFLICT && !refusal.is_of_webhook()
+                    || self.is_missing(&refusal) =>
+            {
+                Ok(())
+            }
+            // A webhook with side effects checks only real writes.
+            Err((ApiError::Refused(refusal), _))
+                if refusal.is_of_webhook()
+                    && refusal.message.ends_with("does not support dry run") =>
+            {
+                Ok(())
+            }
+            Err((error, _)) => Err(error),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Returns the method and the URL of a write.
+    fn target(&self, object: &LeaseObject) -> (Method, &str) {
+        match object.has_version() {
+            true => (Method::PUT, &self.object),
+            false => (Method::POST, &self.collection),
         }
     }
 

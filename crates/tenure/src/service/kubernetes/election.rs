@@ -14,7 +14,7 @@ use tenure_core::time::millis;
 use tenure_core::{CandidateId, ElectionName, Epoch, UnixMillis};
 use tracing::info;
 
-use super::client::{ApiClient, ApiError, Written};
+use super::client::{ApiClient, ApiError, Read, Written};
 use super::object::{LeaseObject, MicroTimes};
 use super::review::Review;
 use crate::base::clock::Clock;
@@ -49,8 +49,8 @@ struct Known {
     is_missing: bool,
     /// The object after the last write of a term, with the lease id of that term.
     written: Option<(LeaseId, LeaseObject)>,
-    /// The term in [`LeaseElection::log_awaited`]; the inner `None` is an unknown one.
-    awaited: Option<Option<(CandidateId, Epoch)>>,
+    /// The last one of [`LeaseElection::log_awaited`], with the time that remained then.
+    awaited: Option<AwaitedTerm>,
 }
 
 impl LeaseElection {
@@ -94,22 +94,22 @@ impl LeaseElection {
         timeout: Duration,
     ) -> Result<Answer, ApiError> {
         self.client.check_pause()?;
-        let (read, record, claim) = loop {
+        let (read, record, wall, claim) = loop {
             // A read that hangs must not use up the time in which the object becomes free.
             let read = self.client.read(Instant::now() + timeout / 3).await?;
-            let record = read.object.as_ref().map(|object| self.record(object));
-            let record = record.transpose()?;
+            let record = read.object.as_ref().map(LeaseObject::record);
             // The time is read after the answer has arrived.
-            let now = self.clock.now();
+            let (now, wall) = (self.clock.now(), wall_of(&read));
             let (claim, remaining) = {
                 let mut known = self.lock();
                 known.is_missing = record.is_none();
                 let observed = &mut known.observed;
-                let claim = observed.claim(now, record.as_ref(), lease_id, self.duration);
+                let (record, wall) = (record.as_ref(), wall.unwrap_or_default());
+                let claim = observed.claim(now, wall, record, lease_id, self.duration);
                 (claim, observed.remaining(now, self.duration))
             };
             if claim != RecordClaim::Held {
-                break (read, record, claim);
+                break (read, record, wall, claim);
             }
             self.log_awaited(now);
             match remaining {
@@ -126,7 +126,7 @@ impl LeaseElection {
                 (renewed, mark.epoch)
             }
             (_, record) => {
-                let epoch = self.next_epoch(min_epoch, read.date.as_deref(), record.as_ref())?;
+                let epoch = self.next_epoch(min_epoch, wall, record.as_ref())?;
                 let by = (&self.candidate, lease_id);
                 let wall = self.wall();
                 let granted =
@@ -167,8 +167,7 @@ impl LeaseElection {
     /// Reads the object while the term of this lease id runs.
     pub(super) async fn look(&self, lease_id: LeaseId, until: Instant) -> Result<Answer, ApiError> {
         self.client.check_pause()?;
-        let written = self.written(lease_id).map(|it| self.record(&it));
-        let written = written.transpose()?.and_then(|record| record.mark);
+        let written = self.written(lease_id).and_then(|it| it.record().mark);
         let object = match self.client.read(until).await {
             Err(ApiError::Unreachable { .. }) => return Ok(Answer::Released),
             read => read?.object,
@@ -176,7 +175,7 @@ impl LeaseElection {
         let (Some(object), Some(mark)) = (object, written) else {
             return Ok(Answer::Superseded);
         };
-        Ok(match self.record(&object)?.look(&mark) {
+        Ok(match object.record().look(&mark) {
             RecordLook::Kept => Answer::Held(mark.epoch),
             RecordLook::Removed => Answer::Released,
             RecordLook::Over => Answer::Superseded,
@@ -220,14 +219,14 @@ impl LeaseElection {
     /// process could know, no waiters and no revision, so these values are null or 0.
     pub(super) async fn view(&self) -> Result<Option<LeaseView>, ApiError> {
         let read = self.client.read(Instant::now() + REQUEST_TIMEOUT).await?;
+        let (now, wall) = (self.clock.now(), wall_of(&read).unwrap_or_default());
         let Some(object) = read.object else {
             return Ok(None);
         };
-        let record = self.record(&object)?;
-        let now = self.clock.now();
+        let record = object.record();
         let is_held = {
             let observed = &mut self.lock().observed;
-            observed.observe(now, &record);
+            observed.observe(now, wall, &record);
             observed.remaining(now, self.duration).is_some()
         };
         let leader = record.running();
@@ -258,15 +257,15 @@ impl LeaseElection {
         Ok(Some(view))
     }
 
-    /// Returns the term that a candidate waits for that reads the object now for the first time.
+    /// Returns the wait of a candidate that reads the object now for the first time.
     pub(super) async fn awaited(&self) -> Result<Option<AwaitedTerm>, ApiError> {
         let read = self.client.read(Instant::now() + REQUEST_TIMEOUT).await?;
+        let (now, wall) = (self.clock.now(), wall_of(&read).unwrap_or_default());
         let Some(object) = read.object else {
             return Ok(None);
         };
-        let (record, now) = (self.record(&object)?, self.clock.now());
         let observed = &mut self.lock().observed;
-        observed.observe(now, &record);
+        observed.observe(now, wall, &object.record());
         Ok(observed.awaited(now, self.duration))
     }
 
@@ -280,11 +279,7 @@ impl LeaseElection {
         change: impl Fn(&ElectionRecord, &TermMark, &LeaseObject) -> Option<LeaseObject>,
     ) -> Result<Option<Epoch>, ApiError> {
         let mut object = self.written(lease_id);
-        let written = object
-            .as_ref()
-            .map(|object| self.record(object))
-            .transpose()?;
-        let written = written.and_then(|record| record.mark);
+        let written = object.as_ref().and_then(|object| object.record().mark);
         for _ in 0..ATTEMPTS {
             let current = match object.take() {
                 Some(object) => object,
@@ -293,7 +288,7 @@ impl LeaseElection {
                     None => return Ok(None),
                 },
             };
-            let record = self.record(&current)?;
+            let record = current.record();
             // Without an own write, the outcome of the acquire is unknown, and the record tells it.
             let found = record.mark.as_ref().filter(|it| it.lease_id == lease_id);
             let Some(mark) = written.as_ref().or(found) else {
@@ -320,10 +315,9 @@ impl LeaseElection {
     fn next_epoch(
         &self,
         min_epoch: Option<Epoch>,
-        date: Option<&str>,
+        wall: Option<UnixMillis>,
         record: Option<&ElectionRecord>,
     ) -> Result<Epoch, ApiError> {
-        let wall = date.and_then(wall_of);
         let wall = wall.ok_or_else(|| self.client.malformed("the answer has no date"))?;
         let holders = record.map_or(0, |it| u64::from(it.holding.transitions) + 1);
         let wall = wall.get() + holders % 1_000;
@@ -333,26 +327,31 @@ impl LeaseElection {
     }
 
     /// Logs once for each term that this candidate waits for it, although the object has no holder, or
-    /// one that has expired.
+    /// one that has expired, and once for each holder with a long duration.
     fn log_awaited(&self, now: tenure_core::Instant) {
         let mut known = self.lock();
         let Some(awaited) = known.observed.awaited(now, self.duration) else {
             return;
         };
-        let is_new = known.awaited.as_ref() != Some(&awaited.leader);
-        known.awaited = Some(awaited.leader.clone());
+        let of = |it: &AwaitedTerm| (it.holder.clone(), it.leader.clone());
+        let last = known.awaited.replace(awaited.clone());
         drop(known);
+        let is_new = last.is_none_or(|last| of(&last) != of(&awaited));
         if !is_new {
             return;
         }
         let (election, candidate) = (&self.election, &self.candidate);
         let remaining = format_duration(Duration::from_millis(millis(awaited.remaining)));
-        match awaited.leader {
-            Some((leader, epoch)) => {
+        match (awaited.holder, awaited.leader) {
+            (Some(leader), _) => {
+                info!(%election, %candidate, ?leader, %remaining,
+                    "the object has a holder with a long duration: waiting for its next change");
+            }
+            (None, Some((leader, epoch))) => {
                 info!(%election, %candidate, %leader, epoch = epoch.get(), %remaining,
                     "the object has no valid holder, but a term may still run: waiting for its end");
             }
-            None => {
+            (None, None) => {
                 info!(%election, %candidate, %remaining,
                     "the object does not show whether a term of tenure runs: waiting as if one did");
             }
@@ -367,12 +366,6 @@ impl LeaseElection {
         Answer::HeldByAnother(leader.map(|it| (it.holder.clone(), it.epoch)))
     }
 
-    fn record(&self, object: &LeaseObject) -> Result<ElectionRecord, ApiError> {
-        object
-            .record()
-            .map_err(|reason| self.client.malformed(reason))
-    }
-
     /// Notes the object after a write of this lease id.
     ///
     /// # Errors
@@ -384,14 +377,16 @@ impl LeaseElection {
         sent: &LeaseObject,
         written: LeaseObject,
     ) -> Result<(), ApiError> {
-        let (sent, record) = (self.record(sent)?, self.record(&written)?);
+        let (sent, record) = (sent.record(), written.record());
         let term = |record: &ElectionRecord| (record.mark.clone(), record.epoch);
         if term(&sent) != term(&record) || sent.holding.holder != record.holding.holder {
             let reason = "the answer to a write shows another term than the one that was sent";
             return Err(self.client.malformed(reason));
         }
         let mut known = self.lock();
-        known.observed.observe(self.clock.now(), &record);
+        // An own write raises no epoch, so its answer needs no clock.
+        let (now, wall) = (self.clock.now(), UnixMillis::default());
+        known.observed.observe(now, wall, &record);
         known.written = Some((lease_id, written));
         Ok(())
     }
@@ -411,9 +406,9 @@ impl LeaseElection {
     }
 }
 
-/// Reads an HTTP date, which has whole seconds.
-fn wall_of(date: &str) -> Option<UnixMillis> {
-    let date = httpdate::parse_http_date(date).ok()?;
+/// Returns the clock of the API server, in whole seconds.
+fn wall_of<T>(read: &Read<T>) -> Option<UnixMillis> {
+    let date = httpdate::parse_http_date(read.date.as_deref()?).ok()?;
     let since_1970 = date.duration_since(UNIX_EPOCH).unwrap_or_default();
     Some(UnixMillis::new(millis(since_1970)))
 }

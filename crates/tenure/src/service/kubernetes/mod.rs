@@ -127,6 +127,15 @@ impl LeaseBackend for KubernetesBackend {
         })
     }
 
+    fn check_write(&self) -> BackendFuture<'_, ()> {
+        Box::pin(async move {
+            let (client, until) = (&self.election.client, Instant::now() + REQUEST_TIMEOUT);
+            let object = client.read(until).await?.object;
+            let object = object.unwrap_or_else(|| client.new_object());
+            Ok(client.check_write(&object, until).await?)
+        })
+    }
+
     fn awaited(&self) -> BackendFuture<'_, Option<AwaitedTerm>> {
         Box::pin(async move { Ok(self.election.awaited().await?) })
     }

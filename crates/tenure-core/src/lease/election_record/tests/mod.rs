@@ -4,6 +4,9 @@ use super::*;
 
 mod model;
 
+/// The clock of the service.
+const WALL: UnixMillis = UnixMillis::new(7);
+
 const LEASE: Duration = Duration::from_secs(15);
 
 fn at(millis: u64) -> Instant {
@@ -58,7 +61,7 @@ fn emptied(record: &ElectionRecord) -> ElectionRecord {
 
 /// Claims the record for the lease id 2, with a lease duration of 15 s.
 fn claim(observed: &mut ObservedRecord, millis: u64, record: &ElectionRecord) -> RecordClaim {
-    observed.claim(at(millis), Some(record), id(2), LEASE)
+    observed.claim(at(millis), WALL, Some(record), id(2), LEASE)
 }
 
 #[test]
@@ -80,7 +83,10 @@ fn a_released_record_is_free_at_once_and_its_epoch_counts_on() {
     assert_eq!(claim(&mut observed, 0, &released), RecordClaim::Free);
     assert_eq!(observed.next_epoch(UnixMillis::new(7)), Epoch::new(101));
     assert_eq!(released.holding.duration, Some(Duration::from_secs(1)));
-    assert_eq!(observed.claim(at(0), None, id(2), LEASE), RecordClaim::Free);
+    assert_eq!(
+        observed.claim(at(0), WALL, None, id(2), LEASE),
+        RecordClaim::Free
+    );
 }
 
 #[test]
@@ -91,6 +97,7 @@ fn a_record_that_another_program_has_emptied_is_held_until_the_term_would_have_e
     assert_eq!(
         observed.awaited(at(1_000), LEASE),
         Some(AwaitedTerm {
+            holder: None,
             leader: Some((name("a"), epoch(100))),
             remaining: Duration::from_secs(14),
         })
@@ -145,7 +152,7 @@ fn a_mark_that_is_older_than_one_seen_before_or_too_long_does_not_end_a_term() {
     assert_eq!(claim(&mut observed, 16_000, &ended), RecordClaim::Free);
     let mut observed = ObservedRecord::default();
     assert_eq!(claim(&mut observed, 0, &later), RecordClaim::Held);
-    let of_a = observed.claim(at(1_000), Some(&first), id(1), LEASE);
+    let of_a = observed.claim(at(1_000), WALL, Some(&first), id(1), LEASE);
     assert_eq!(of_a, RecordClaim::Held);
 
     let mut endless = emptied(&first);
@@ -160,7 +167,7 @@ fn a_deleted_record_counts_until_it_would_have_expired() {
     let mut observed = ObservedRecord::default();
     let record = held("a", id(1));
     assert_eq!(claim(&mut observed, 0, &record), RecordClaim::Held);
-    let mut deleted = |millis| observed.claim(at(millis), None, id(2), LEASE);
+    let mut deleted = |millis| observed.claim(at(millis), WALL, None, id(2), LEASE);
     assert_eq!(deleted(14_999), RecordClaim::Held);
     assert_eq!(deleted(15_000), RecordClaim::Free);
     assert_eq!(observed.next_epoch(UnixMillis::new(7)), Epoch::new(101));
@@ -171,7 +178,10 @@ fn a_candidate_with_the_same_name_and_another_lease_id_does_not_own_the_record()
     let mut observed = ObservedRecord::default();
     let record = held("a", id(1));
     let own = RecordClaim::Own(mark(&record).clone());
-    assert_eq!(observed.claim(at(0), Some(&record), id(1), LEASE), own);
+    assert_eq!(
+        observed.claim(at(0), WALL, Some(&record), id(1), LEASE),
+        own
+    );
     assert_eq!(claim(&mut observed, 0, &record), RecordClaim::Held);
 }
 
@@ -180,7 +190,7 @@ fn a_lease_id_whose_term_has_ended_never_holds_the_record_again() {
     let mut observed = ObservedRecord::default();
     let released = released(&held("a", id(1)));
     for millis in [0, 100_000] {
-        let claim = observed.claim(at(millis), Some(&released), id(1), LEASE);
+        let claim = observed.claim(at(millis), WALL, Some(&released), id(1), LEASE);
         assert_eq!(claim, RecordClaim::Held);
     }
     assert_eq!(released.renewed(mark(&released), LEASE, "t3"), None);
@@ -270,7 +280,7 @@ fn a_release_ends_the_mark_and_leaves_the_record_to_another_holder() {
 fn an_epoch_is_greater_than_all_that_were_seen_than_the_transitions_and_than_the_wall_clock() {
     let next = |record: &ElectionRecord, wall| {
         let mut observed = ObservedRecord::default();
-        observed.observe(at(0), record);
+        observed.observe(at(0), WALL, record);
         observed.next_epoch(UnixMillis::new(wall)).map(Epoch::get)
     };
     let mut record = held("a", id(1));
@@ -284,9 +294,80 @@ fn an_epoch_is_greater_than_all_that_were_seen_than_the_transitions_and_than_the
     assert_eq!(next(&record, 7), Some(201));
 
     let mut observed = ObservedRecord::default();
-    observed.observe(at(0), &held("a", id(1)));
-    observed.observe(at(1), &ElectionRecord::default());
+    observed.observe(at(0), WALL, &held("a", id(1)));
+    observed.observe(at(1), WALL, &ElectionRecord::default());
     assert_eq!(observed.next_epoch(UnixMillis::new(7)), Epoch::new(101));
+}
+
+#[test]
+fn an_epoch_beside_the_mark_counts_up_to_a_hundred_years_above_the_clock_and_blocks_nobody() {
+    let wall = UnixMillis::new(1_800_000_000_000);
+    let most = Epoch::most_asked_for(None, wall, true);
+    let next = |raised: Epoch, mark: Option<TermMark>| {
+        let mut record = emptied(&held("a", id(1)));
+        record.mark = mark;
+        let mut observed = ObservedRecord::default();
+        let claim = |observed: &mut ObservedRecord, record: &ElectionRecord| {
+            observed.claim(at(0), wall, Some(record), id(2), LEASE)
+        };
+        claim(&mut observed, &record);
+        record.epoch = Some(raised);
+        claim(&mut observed, &record);
+        observed.next_epoch(wall)
+    };
+    let own = held("a", id(1)).mark;
+    for mark in [None, own.clone()] {
+        assert_eq!(next(most, mark.clone()), Epoch::new(most.get() + 1));
+        for absurd in [Epoch::MAX, epoch(most.get() + 1)] {
+            assert_eq!(next(absurd, mark.clone()), Epoch::new(wall.get()));
+        }
+    }
+    // The mark of a term confirms every epoch.
+    let confirmed = own.map(|mark| TermMark {
+        epoch: epoch(most.get() + 7),
+        ..mark
+    });
+    assert_eq!(next(epoch(100), confirmed), Epoch::new(most.get() + 8));
+}
+
+#[test]
+fn a_holder_is_awaited_if_it_may_keep_the_record_for_more_than_twice_the_own_duration() {
+    let awaited = |seconds| {
+        let mut ghost = taken_by_another(&held("a", id(1)), "ghost", 1);
+        ghost.holding.duration = Some(Duration::from_secs(seconds));
+        let mut observed = ObservedRecord::default();
+        assert_eq!(claim(&mut observed, 0, &ghost), RecordClaim::Held);
+        observed.awaited(at(0), LEASE)
+    };
+    assert_eq!(awaited(30), None);
+    for seconds in [31, i32::MAX.unsigned_abs().into()] {
+        let long = AwaitedTerm {
+            holder: Some("ghost".into()),
+            leader: None,
+            remaining: Duration::from_secs(seconds),
+        };
+        assert_eq!(awaited(seconds), Some(long));
+    }
+}
+
+#[test]
+fn a_candidate_does_not_wait_for_the_end_of_its_own_earlier_term() {
+    let record = held("a", id(1));
+    let mut a = ObservedRecord::default();
+    a.claim(at(0), WALL, None, id(1), LEASE);
+    a.observe(at(0), WALL, &record);
+    // Another program takes the record for a second, and a begins another campaign.
+    let mut taken = taken_by_another(&record, "other", 1);
+    taken.holding.duration = Some(Duration::from_secs(1));
+    let mut b = ObservedRecord::default();
+    let mut claims = |millis, of_a, of_b| {
+        let claimed = a.claim(at(millis), WALL, Some(&taken), id(3), LEASE);
+        assert_eq!(claimed, of_a);
+        assert_eq!(claim(&mut b, millis, &taken), of_b);
+    };
+    claims(1_000, RecordClaim::Held, RecordClaim::Held);
+    claims(2_000, RecordClaim::Free, RecordClaim::Held);
+    claims(16_000, RecordClaim::Free, RecordClaim::Free);
 }
 
 #[test]

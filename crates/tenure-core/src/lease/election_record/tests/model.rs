@@ -54,7 +54,7 @@ struct Record {
     writes: u32,
     /// Whether candidates give up requests that arrive later.
     is_late: bool,
-    /// The number of writes of other programs, and whether these remove marks.
+    /// The number of writes of other programs, and whether these remove marks and raise epochs.
     strangers: u32,
     removes: bool,
     restarts: u32,
@@ -129,6 +129,8 @@ enum Stranger {
     Empty,
     Take,
     Remove,
+    /// Writes the greatest epoch, after which none is left.
+    Raise,
 }
 
 impl Peer {
@@ -256,9 +258,14 @@ impl Record {
         let seen = peer.observed.last.as_ref();
         let before = seen.and_then(|(_, mark, _)| mark.clone());
         let lease_id = lease_id(index, peer.campaign);
+        // Without the annotations, only the date of the service makes epochs increase.
+        let date = UnixMillis::new(match self.removes {
+            true => next.greatest.map_or(0, Epoch::get) + 1,
+            false => 0,
+        });
         let claim = peer
             .observed
-            .claim(NOW, record.as_ref(), lease_id, DURATION);
+            .claim(NOW, date, record.as_ref(), lease_id, DURATION);
         if self.rule == Rule::Absence {
             let now = record.as_ref().and_then(|it| it.mark.clone());
             let is_held =
@@ -268,15 +275,10 @@ impl Record {
             }
         }
         let takes = self.may_take(peer, &claim);
-        // Without the annotations, only the date of the service makes epochs increase.
-        let date = match self.removes {
-            true => next.greatest.map_or(0, Epoch::get) + 1,
-            false => 0,
-        };
         let written = match claim {
             RecordClaim::Own(mark) => renewed(&mark),
             _ if takes => {
-                let epoch = peer.observed.next_epoch(UnixMillis::new(date)).unwrap();
+                let epoch = peer.observed.next_epoch(date).unwrap();
                 let by = (&name(["a", "b"][index]), lease_id);
                 let record = record.as_ref();
                 Some(ElectionRecord::granted(record, by, epoch, DURATION, &wall))
@@ -323,7 +325,9 @@ impl Record {
     /// The answer to the request arrives.
     fn answer(&self, next: &mut State, index: usize, write: &Write) {
         let peer = &mut next.candidates[index];
-        peer.observed.observe(NOW, &write.record);
+        // The mark of the record confirms its epoch.
+        peer.observed
+            .observe(NOW, UnixMillis::default(), &write.record);
         let last = mark(&write.record).clone();
         if last.has_ended {
             return next.campaign(index);
@@ -355,6 +359,7 @@ impl Record {
                 record.mark.take()?;
                 record.epoch = None;
             }
+            Stranger::Raise => record.epoch = Some(Epoch::MAX),
         }
         next.put(record);
         next.strangers += 1;
@@ -407,7 +412,8 @@ impl Model for Record {
         if state.strangers < self.strangers && !is_over {
             actions.extend([Stranger::Empty, Stranger::Take].map(Action::Stranger));
             if self.removes {
-                actions.push(Action::Stranger(Stranger::Remove));
+                let annotations = [Stranger::Remove, Stranger::Raise];
+                actions.extend(annotations.map(Action::Stranger));
             }
         }
     }
