@@ -5,10 +5,14 @@
 //! transactions over two keys are deliberately not in it, because not every home has them, and no
 //! home has them with the same meaning.
 //!
-//! - [`lib`](self): the interface, in the order `Key`, `Version`, `Identity`, `Register`, `Files`
 //! - [`memory`]: a home for tests and simulations, with faults
 //! - [`folder`]: a folder of one machine
+//! - `etcd`: the registers are keys (feature `etcd`)
 
+#[cfg(feature = "etcd")]
+pub mod certificates;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod folder;
 mod key;
 pub mod memory;
