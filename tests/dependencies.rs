@@ -9,7 +9,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tenure-core", &[]),
     ("tenure-azure", &["tenure-core", "tenure-server"]),
     ("tenure", &["tenure-azure", "tenure-core"]),
-    ("tenure-server", &["tenure-core"]),
+    ("tenure-register", &["tenure-core"]),
+    ("tenure-server", &["tenure-core", "tenure-register"]),
     ("tenure-sim", &["tenure-core"]),
     ("tenure-lab", &["tenure", "tenure-core", "tenure-sim"]),
     (
