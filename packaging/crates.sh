@@ -11,7 +11,7 @@ if [ "${1:-}" = --verify ]; then verify=; fi
 "${TENURE_CARGO:-cargo}" package --workspace --exclude tenure-examples --exclude tenure-tests \
   --locked --allow-dirty --quiet $verify
 folder=${CARGO_TARGET_DIR:-target}/package
-for crate in tenure-core tenure-config tenure-server tenure-azure tenure tenure-sim tenure-lab tenure-cli; do
+for crate in tenure-core tenure-config tenure-register tenure-server tenure-azure tenure tenure-sim tenure-lab tenure-cli; do
   package=$folder/$crate-$(packaging/version.sh).crate
   tar -tzf "$package" > /dev/null
   printf '   %s, %s files\n' "$(basename "$package")" "$(tar -tzf "$package" | wc -l)"

@@ -10,7 +10,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tenure-azure", &["tenure-core", "tenure-server"]),
     ("tenure-config", &["tenure-core"]),
     ("tenure", &["tenure-azure", "tenure-config", "tenure-core"]),
-    ("tenure-server", &["tenure-core"]),
+    ("tenure-register", &["tenure-core"]),
+    ("tenure-server", &["tenure-core", "tenure-register"]),
     ("tenure-sim", &["tenure-core"]),
     ("tenure-lab", &["tenure", "tenure-core", "tenure-sim"]),
     (

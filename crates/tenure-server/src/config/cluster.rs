@@ -134,7 +134,7 @@ pub struct EtcdConfig {
 
 impl EtcdConfig {
     /// The default of [`EtcdConfig::prefix`].
-    pub const PREFIX: &str = "tenure/";
+    pub const PREFIX: &str = tenure_register::etcd::EtcdConfig::PREFIX;
 
     /// Creates the access to the members at these URLs, with the defaults of all other values.
     #[must_use]
@@ -148,6 +148,20 @@ impl EtcdConfig {
             certificate: None,
             key: None,
             compact: Compaction::default(),
+        }
+    }
+
+    /// Returns the access to the members.
+    pub(crate) fn access(&self) -> tenure_register::etcd::EtcdConfig {
+        let config = self.clone();
+        tenure_register::etcd::EtcdConfig {
+            endpoints: config.endpoints,
+            prefix: config.prefix,
+            user: config.user,
+            password_file: config.password_file,
+            ca_file: config.ca_file,
+            certificate: config.certificate,
+            key: config.key,
         }
     }
 }

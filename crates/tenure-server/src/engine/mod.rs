@@ -8,7 +8,6 @@
 //! A store in memory has no engine.
 
 mod batch;
-mod certificates;
 mod embedded;
 mod error;
 mod etcd;

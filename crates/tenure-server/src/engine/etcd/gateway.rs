@@ -1,424 +1,77 @@
-//! Requests to the JSON gateways of etcd's members.
+//! The blocking form of a connection to etcd.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
 
-use axum::body::Bytes;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
-use reqwest::{Client, RequestBuilder};
+use tenure_register::etcd::{self, WarnedOf, wire::Request};
 use tokio::runtime::{Builder, Runtime};
-use tracing::{info, warn};
 
-use super::http::{self, Certificates, endpoint, innermost_cause, misconfigured};
-use super::refusal::{Asked, Failure, meaning};
-use super::version::{Verdict, Version};
-use super::wire::{AuthenticateRequest, Request};
 use crate::config::EtcdConfig;
 use crate::engine::shared::log::LogError;
 
-/// The time in which a refused password is not sent again. etcd needs much processor time to check
-/// a password.
-const PASSWORD_PAUSE: Duration = Duration::from_secs(3);
-
-/// The members of an etcd cluster. One is used at a time; another one after a failure.
+/// A connection with a runtime of its own.
 #[derive(Debug)]
 pub(super) struct Gateway {
-    config: EtcdConfig,
-    /// The limit of one request.
-    attempt: Duration,
-    members: Vec<Member>,
-    /// The index of the member that is used.
-    current: usize,
-    certificates: Certificates,
-    client: Client,
-    user: Option<User>,
-    /// The runtime of the client; `None` only while this is dropped.
+    gateway: etcd::Gateway,
+    /// `None` only while this is dropped.
     runtime: Option<Runtime>,
-    /// The last version that was read, of any member.
-    version: Option<Arc<str>>,
-    warned_of: WarnedOf,
-}
-
-/// The warnings about versions that were logged, by any connection of this server.
-pub(super) type WarnedOf = Arc<Mutex<BTreeSet<String>>>;
-
-#[derive(Clone, Debug)]
-struct Member {
-    url: String,
-    /// Whether its version was checked since it was last unreachable.
-    is_checked: bool,
-    /// The known errors of its version.
-    warning: Option<String>,
-    /// Whether its last connection ended before an answer.
-    was_cut: bool,
-}
-
-#[derive(Clone, Debug)]
-struct User {
-    name: String,
-    password_file: PathBuf,
-    access: Access,
-}
-
-/// The state of the authentication.
-#[derive(Clone)]
-enum Access {
-    /// The user must be authenticated.
-    Needed,
-    Token(String),
-    /// etcd has no authentication.
-    Open,
-    /// The password was refused until this time.
-    Refused(LogError, Instant),
 }
 
 impl Gateway {
     pub(super) fn open(
         config: &EtcdConfig,
         attempt: Duration,
-        warned_of: WarnedOf,
+        warned_of: &WarnedOf,
     ) -> Result<Self, LogError> {
-        let urls: Result<Vec<String>, _> = config.endpoints.iter().map(|it| endpoint(it)).collect();
-        let members = urls?.into_iter().map(|url| Member {
-            url,
-            is_checked: false,
-            warning: None,
-            was_cut: false,
-        });
-        let members: Vec<Member> = members.collect();
-        if members.is_empty() {
-            return Err(misconfigured(
-                "etcd.endpoints is empty: name the URLs of etcd's members",
-            ));
-        }
-        let user = match (&config.user, &config.password_file) {
-            (Some(name), Some(password_file)) => Some(User {
-                name: name.clone(),
-                password_file: password_file.clone(),
-                access: Access::Needed,
-            }),
-            (None, None) => None,
-            (Some(_), None) => return Err(misconfigured("etcd.user requires etcd.password_file")),
-            (None, Some(_)) => return Err(misconfigured("etcd.password_file requires etcd.user")),
-        };
-        let certificates = Certificates::read(config)?;
-        let client = certificates.client(uses_tls(&members), attempt)?;
-        Ok(Self {
-            config: config.clone(),
+        Self::of(etcd::Gateway::open(
+            &config.access(),
             attempt,
-            members,
-            current: 0,
-            certificates,
-            client,
-            user,
-            runtime: Some(runtime()?),
-            version: None,
-            warned_of,
+            Arc::clone(warned_of),
+        )?)
+    }
+
+    fn of(gateway: etcd::Gateway) -> Result<Self, LogError> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime
+            .map_err(|error| LogError::Misconfigured(format!("can't start a runtime: {error}")))?;
+        Ok(Self {
+            gateway,
+            runtime: Some(runtime),
         })
     }
 
     /// Opens a connection of its own to each member, with the token of this one.
     pub(super) fn to_each_member(&self) -> Result<Vec<Self>, LogError> {
-        let members = 0..self.members.len();
-        let gateways = members.map(|current| {
-            Ok(Self {
-                config: self.config.clone(),
-                attempt: self.attempt,
-                members: self.members.clone(),
-                current,
-                certificates: self.certificates.clone(),
-                client: self
-                    .certificates
-                    .client(uses_tls(&self.members), self.attempt)?,
-                user: self.user.clone(),
-                runtime: Some(runtime()?),
-                version: None,
-                warned_of: Arc::clone(&self.warned_of),
-            })
-        });
-        gateways.collect()
+        let gateways = self.gateway.to_each_member()?;
+        gateways.into_iter().map(Self::of).collect()
     }
 
-    /// Returns the number of members.
-    pub(super) const fn members(&self) -> usize {
-        self.members.len()
-    }
-
-    /// Sends a request to the current member. If that member can't be used and has definitely not
-    /// applied the request, the next members are asked within the time of the attempt.
-    ///
-    /// Only these may take longer: the check of the version, up to one attempt more; and
-    /// authentication, up to three attempts, because etcd needs some 100 ms for it.
     pub(super) fn ask<R: Request>(&mut self, request: &R) -> Result<R::Answer, LogError> {
-        let body = serde_json::to_vec(request).map_err(|error| unknown(error.to_string()))?;
-        let body = Bytes::from(body);
-        let mut until = Instant::now() + self.attempt;
-        let mut refused = None;
-        for _ in 0..self.members.len() {
-            let failure = match self.ask_member::<R>(&body, &mut until) {
-                Ok(answer) => {
-                    self.members[self.current].was_cut = false;
-                    return Ok(answer);
-                }
-                Err(failure) => failure,
-            };
-            match failure {
-                Failure::Refused(error) => return Err(error),
-                Failure::Unknown(message) => {
-                    self.use_next_member();
-                    return Err(unknown(message));
-                }
-                // One lost answer says little about the member, and a search for a better one would
-                // meet the same fault at each of them.
-                Failure::Cut(message) => {
-                    let member = &mut self.members[self.current];
-                    member.was_cut = !member.was_cut;
-                    if !member.was_cut {
-                        self.use_next_member();
-                    }
-                    return Err(unknown(message));
-                }
-                // A new token was refused, too.
-                Failure::Token(message) => {
-                    self.use_next_member();
-                    return Err(LogError::NotApplied(message));
-                }
-                Failure::NoAuthentication => {
-                    return Err(unknown("etcd has no authentication"));
-                }
-                Failure::Member(error) => {
-                    self.use_next_member();
-                    // A mistake of the operator says more than a member that is down.
-                    if !matches!(refused, Some(LogError::Misconfigured(_))) {
-                        refused = Some(error);
-                    }
-                    if Instant::now() >= until {
-                        break;
-                    }
-                }
-            }
-        }
-        Err(refused.unwrap_or_else(|| unknown("no member of etcd was asked")))
+        let Some(runtime) = &self.runtime else {
+            return Err(LogError::Unknown("the connection ends".into()));
+        };
+        runtime.block_on(self.gateway.ask(request))
     }
 
     /// Reads etcd's metrics from the current member.
     pub(super) fn metrics(&mut self) -> Option<String> {
-        let url = self.url("/metrics");
-        let request = self.client.get(url).timeout(self.attempt);
-        let (status, body) = self.send(request).ok()?;
-        (status == 200).then(|| String::from_utf8_lossy(&body).into_owned())
+        let runtime = self.runtime.as_ref()?;
+        runtime.block_on(self.gateway.metrics())
     }
+}
 
-    /// Returns the last version that was read.
-    pub(super) fn version(&self) -> Option<Arc<str>> {
-        self.version.clone()
+impl Deref for Gateway {
+    type Target = etcd::Gateway;
+
+    fn deref(&self) -> &etcd::Gateway {
+        &self.gateway
     }
+}
 
-    /// Returns the known errors of the versions of members that were used.
-    pub(super) fn warnings(&self) -> impl Iterator<Item = &str> {
-        self.members
-            .iter()
-            .filter_map(|member| member.warning.as_deref())
-    }
-
-    /// Checks the version of the current member again before the next request.
-    pub(super) fn check_version_again(&mut self) {
-        self.members[self.current].is_checked = false;
-    }
-
-    pub(super) fn use_next_member(&mut self) {
-        self.current = (self.current + 1) % self.members.len();
-    }
-
-    fn ask_member<R: Request>(
-        &mut self,
-        body: &Bytes,
-        until: &mut Instant,
-    ) -> Result<R::Answer, Failure> {
-        self.check_version(until)?;
-        self.authenticate(until)?;
-        match self.post(R::PATH, body.clone(), *until) {
-            Err(Failure::Token(_)) => {}
-            answer => return self.parse::<R>(&answer?),
-        }
-        if let Some(user) = &mut self.user {
-            user.access = Access::Needed;
-        }
-        self.authenticate(until)?;
-        let answer = self.post(R::PATH, body.clone(), *until)?;
-        self.parse::<R>(&answer)
-    }
-
-    fn parse<R: Request>(&self, answer: &[u8]) -> Result<R::Answer, Failure> {
-        serde_json::from_slice(answer).map_err(|error| {
-            let url = self.url(R::PATH);
-            Failure::Unknown(format!("the answer of {url} is not etcd's: {error}"))
-        })
-    }
-
-    /// Checks the version of the current member, if that is due. The time for it does not count:
-    /// the end of the attempt moves to a later time, or a member that takes more than half an
-    /// attempt for each answer could never be used again after one that came too late.
-    fn check_version(&mut self, until: &mut Instant) -> Result<(), Failure> {
-        if self.members[self.current].is_checked {
-            return Ok(());
-        }
-        let began = Instant::now();
-        let request = self.client.get(self.url("/version"));
-        let (_, body) = self.send(request.timeout(left(*until)))?;
-        *until += began.elapsed();
-        let member = &mut self.members[self.current];
-        // A proxy may hide the version.
-        if let Some(version) = Version::read(&body) {
-            self.version = Some(version.to_string().into());
-            match version.verdict(&member.url) {
-                Verdict::Good => member.warning = None,
-                Verdict::Old(message) => {
-                    let mut warned = self
-                        .warned_of
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
-                    if warned.insert(message.clone()) {
-                        warn!("{message}");
-                    }
-                    member.warning = Some(message);
-                }
-                Verdict::Refused(message) => {
-                    return Err(Failure::Member(LogError::Misconfigured(message)));
-                }
-            }
-        }
-        member.is_checked = true;
-        Ok(())
-    }
-
-    /// Gets a token, if one is needed. The time for it does not count: the end of the attempt moves
-    /// to a later time.
-    fn authenticate(&mut self, until: &mut Instant) -> Result<(), Failure> {
-        let Some(user) = &mut self.user else {
-            return Ok(());
-        };
-        let now = Instant::now();
-        match &user.access {
-            Access::Token(_) | Access::Open => return Ok(()),
-            Access::Refused(error, until) if now < *until => {
-                return Err(Failure::Refused(error.clone()));
-            }
-            Access::Refused(..) | Access::Needed => {}
-        }
-        let password = http::read("etcd.password_file", &user.password_file);
-        let password = password.map_err(Failure::Refused)?;
-        let password = String::from_utf8_lossy(&password);
-        let request = AuthenticateRequest {
-            name: &user.name,
-            password: password.trim_end_matches(['\r', '\n']),
-        };
-        let body = serde_json::to_vec(&request);
-        let body = body.map_err(|error| Failure::Unknown(error.to_string()))?;
-        let path = AuthenticateRequest::PATH;
-        let answer = self.post(path, body.into(), now + 3 * self.attempt);
-        *until += now.elapsed();
-        let (access, outcome) = match answer {
-            Ok(answer) => {
-                let answer = self.parse::<AuthenticateRequest<'_>>(&answer)?;
-                (Access::Token(answer.token), Ok(()))
-            }
-            Err(Failure::NoAuthentication) => {
-                info!("etcd has no authentication, so etcd.user is not used");
-                (Access::Open, Ok(()))
-            }
-            Err(Failure::Refused(error)) => (
-                Access::Refused(error.clone(), Instant::now() + PASSWORD_PAUSE),
-                Err(Failure::Refused(error)),
-            ),
-            Err(failure) => return Err(failure),
-        };
-        if let Some(user) = &mut self.user {
-            user.access = access;
-        }
-        outcome
-    }
-
-    fn post(&mut self, path: &str, body: Bytes, until: Instant) -> Result<Vec<u8>, Failure> {
-        let bytes = body.len();
-        let mut request = self
-            .client
-            .post(self.url(path))
-            .header(CONTENT_TYPE, "application/json")
-            .timeout(left(until))
-            .body(body);
-        let is_authentication = path == AuthenticateRequest::PATH;
-        if let Some(Access::Token(token)) = self.user.as_ref().map(|user| &user.access)
-            && !is_authentication
-        {
-            request = request.header(AUTHORIZATION, token);
-        }
-        let (status, answer) = self.send(request)?;
-        if status == 200 {
-            return Ok(answer);
-        }
-        let asked = Asked {
-            url: &self.members[self.current].url,
-            path,
-            user: self.config.user.as_deref(),
-            has_certificate: self.certificates.has_identity(),
-            prefix: &self.config.prefix,
-            bytes,
-        };
-        Err(meaning(asked, status, &answer))
-    }
-
-    fn send(&mut self, request: RequestBuilder) -> Result<(u16, Vec<u8>), Failure> {
-        let runtime = self.runtime.as_ref();
-        let runtime = runtime.ok_or_else(|| Failure::Unknown("the connection ends".to_owned()))?;
-        let error = match runtime.block_on(http::send(request)) {
-            Ok(answer) => return Ok(answer),
-            Err(error) => error,
-        };
-        let member = &mut self.members[self.current];
-        // It may come back with another version. After a lost answer it is not checked: each attempt
-        // would need two answers.
-        member.is_checked &= !error.is_connect();
-        let has_identity = self.certificates.has_identity();
-        if let Some(reason) = http::CERTIFICATES.explain(&error, has_identity) {
-            let message = format!("etcd at {}: {reason}", member.url);
-            self.read_certificates_again();
-            return Err(Failure::Member(LogError::Misconfigured(message)));
-        }
-        let message = format!("etcd at {}: {}", member.url, innermost_cause(&error));
-        self.read_certificates_again();
-        // Without a connection nothing was sent.
-        if error.is_connect() {
-            return Err(Failure::Member(LogError::Unknown(message)));
-        }
-        Err(match error.is_timeout() {
-            true => Failure::Unknown(message),
-            false => Failure::Cut(message),
-        })
-    }
-
-    /// Replaces the client if its files have changed: a certificate may have expired.
-    fn read_certificates_again(&mut self) {
-        let Ok(certificates) = Certificates::read(&self.config) else {
-            return;
-        };
-        if certificates == self.certificates {
-            return;
-        }
-        match certificates.client(uses_tls(&self.members), self.attempt) {
-            Ok(client) => {
-                info!("the changed certificates for etcd are used from now on");
-                self.client = client;
-                self.certificates = certificates;
-            }
-            Err(error) => warn!(%error, "can't use the changed certificates for etcd"),
-        }
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.members[self.current].url)
+impl DerefMut for Gateway {
+    fn deref_mut(&mut self) -> &mut etcd::Gateway {
+        &mut self.gateway
     }
 }
 
@@ -429,35 +82,4 @@ impl Drop for Gateway {
             runtime.shutdown_background();
         }
     }
-}
-
-/// Tokens must not be in a log.
-impl std::fmt::Debug for Access {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Needed => "Needed",
-            Self::Token(_) => "Token(..)",
-            Self::Open => "Open",
-            Self::Refused(..) => "Refused(..)",
-        })
-    }
-}
-
-fn runtime() -> Result<Runtime, LogError> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| misconfigured(&format!("can't start a runtime: {error}")))
-}
-
-fn uses_tls(members: &[Member]) -> bool {
-    members
-        .iter()
-        .any(|member| member.url.starts_with("https:"))
-}
-
-fn left(until: Instant) -> Duration {
-    until.saturating_duration_since(Instant::now())
-}
-
-fn unknown(message: impl Into<String>) -> LogError {
-    LogError::Unknown(message.into())
 }

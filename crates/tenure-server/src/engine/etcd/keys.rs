@@ -2,7 +2,7 @@
 
 use std::str;
 
-use super::wire::Encoded;
+use tenure_register::etcd::wire::Encoded;
 
 /// The keys of one log.
 #[derive(Debug)]
@@ -45,17 +45,4 @@ impl Keys {
     pub(super) fn name<'a>(&self, key: &'a [u8]) -> Option<&'a str> {
         str::from_utf8(key).ok()?.strip_prefix(&self.prefix)
     }
-}
-
-/// Returns the end of the range of keys that begin with this prefix.
-pub(super) fn end_of_prefix(prefix: &str) -> Encoded {
-    let mut end = prefix.as_bytes().to_vec();
-    while let Some(last) = end.pop() {
-        if last < u8::MAX {
-            end.push(last + 1);
-            return Encoded(end.into());
-        }
-    }
-    // A range that ends with this key has no end.
-    Encoded::copy(b"\0")
 }

@@ -13,34 +13,30 @@
 //! of etcd are not used.
 
 mod gateway;
-mod http;
 mod keys;
 mod pages;
-mod refusal;
 mod upkeep;
-mod version;
-mod wire;
 
 #[cfg(all(test, unix))]
 mod tests;
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use tenure_core::ownership::EngineId;
+use tenure_register::etcd::WarnedOf;
+use tenure_register::etcd::wire::{
+    Compare, Encoded, Header, KeyValue, Operation, RangeAnswer, RangeRequest, TxnRequest,
+};
 use tracing::warn;
 
-use self::gateway::{Gateway, WarnedOf};
+use self::gateway::Gateway;
 use self::keys::Keys;
 use self::pages::PageSize;
 use self::upkeep::Upkeep;
-use self::wire::{
-    Compare, Encoded, Header, KeyValue, Operation, RangeAnswer, RangeRequest, TxnRequest,
-};
 use crate::config::EtcdConfig;
 use crate::engine::shared::log::{
     Append, Appended, Connect, Edit, LogError, LoggedBatch, Page, Place, PlaceRange, ServiceFacts,
@@ -77,7 +73,7 @@ impl ConnectEtcd {
 impl Connect for ConnectEtcd {
     fn connect(&self) -> Result<Box<dyn SharedLog>, LogError> {
         Ok(Box::new(EtcdLog {
-            gateway: Gateway::open(&self.config, self.attempt, Arc::clone(&self.warned_of))?,
+            gateway: Gateway::open(&self.config, self.attempt, &self.warned_of)?,
             keys: Keys::new(&self.config.prefix, &self.cluster),
             attempt: self.attempt,
             engine: None,

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use tenure_register::etcd::wire::{
+    CompactRequest, Encoded, Operation, RangeRequest, StatusRequest, TxnRequest, end_of_prefix,
+};
 use tracing::{debug, warn};
 
 use super::gateway::Gateway;
-use super::keys::end_of_prefix;
-use super::wire::{CompactRequest, Encoded, Operation, RangeRequest, StatusRequest, TxnRequest};
 use crate::config::{Compaction, EtcdConfig};
 use crate::engine::shared::log::LogError;
 

@@ -4,8 +4,8 @@ use std::error::Error as _;
 
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-use crate::engine::certificates::CertificateNames;
 use crate::engine::shared::log::LogError;
+use tenure_register::certificates::CertificateNames;
 
 /// The names in messages about certificates.
 const CERTIFICATES: CertificateNames = CertificateNames {

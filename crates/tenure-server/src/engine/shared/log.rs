@@ -225,21 +225,4 @@ pub(crate) struct PlaceRange {
 }
 
 /// The reason why a call of a shared log failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum LogError {
-    /// The outcome is unknown: there was no answer, or one that permits no conclusion. An append
-    /// may have been applied, or may be applied later.
-    #[error("{0}")]
-    Unknown(String),
-    /// The service definitely did nothing, and a later attempt may succeed: it is overloaded, or a
-    /// token has expired.
-    #[error("{0}")]
-    NotApplied(String),
-    /// The service definitely did nothing: it has no space.
-    #[error("{0}")]
-    Full(String),
-    /// The service definitely did nothing, and refuses until an operator changes something: a wrong
-    /// password, a missing right, an API that is turned off. The message says what to change.
-    #[error("{0}")]
-    Misconfigured(String),
-}
+pub(crate) use tenure_register::Failure as LogError;

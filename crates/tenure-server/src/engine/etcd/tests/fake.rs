@@ -150,7 +150,7 @@ fn an_old_version_is_warned_of_once() {
     let mut log = connects.connect().unwrap();
     let lines = log_lines(|| drop(log.head()));
     let warning = format!(
-        "WARN tenure_server::engine::etcd::gateway: etcd 3.5.29 at {} has known errors in its \
+        "WARN tenure_register::etcd::gateway: etcd 3.5.29 at {} has known errors in its \
          access control: upgrade it to 3.5.30, 3.6.11 or later",
         old.url()
     );

@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::super::gateway::{Gateway, WarnedOf};
+use tenure_register::etcd::WarnedOf;
+
+use super::super::gateway::Gateway;
 use super::super::upkeep::Upkeep;
 use super::*;
 
@@ -25,7 +27,7 @@ impl Owner {
     fn new(config: &EtcdConfig) -> Self {
         let start = Instant::now();
         Self {
-            gateway: Gateway::open(config, PATIENT, WarnedOf::default()).unwrap(),
+            gateway: Gateway::open(config, PATIENT, &WarnedOf::default()).unwrap(),
             upkeep: Upkeep::new(config, start),
             start,
         }

@@ -3,31 +3,38 @@
 
 use std::fmt;
 
-use axum::body::Bytes;
 use base64::Engine as _;
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use serde::de::{DeserializeOwned, Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A request, with the path that it goes to.
-pub(super) trait Request: Serialize {
+pub trait Request: Serialize {
     /// The path at the gateway.
     const PATH: &'static str;
     /// The answer.
     type Answer: DeserializeOwned;
 }
 
+/// Reads the keys of a range.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct RangeRequest {
-    pub(super) key: Encoded,
+pub struct RangeRequest {
+    /// The first key.
+    pub key: Encoded,
+    /// The end of the range, which is not in it. Without it, only the first key is read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) range_end: Option<Encoded>,
+    pub range_end: Option<Encoded>,
     /// The greatest number of keys in the answer; 0 is no limit.
-    pub(super) limit: usize,
+    pub limit: usize,
+    /// `DESCEND` for the order from the last key to the first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) sort_order: Option<&'static str>,
-    pub(super) count_only: bool,
+    pub sort_order: Option<&'static str>,
+    /// Whether the answer has only the number of keys.
+    pub count_only: bool,
+    /// Whether the answer has no values.
+    pub keys_only: bool,
 }
 
 impl Request for RangeRequest {
@@ -35,38 +42,64 @@ impl Request for RangeRequest {
     type Answer = RangeAnswer;
 }
 
+/// The answer to [`RangeRequest`].
 #[derive(Debug, Deserialize)]
-pub(super) struct RangeAnswer {
-    pub(super) header: Header,
+pub struct RangeAnswer {
+    /// The origin.
+    pub header: Header,
+    /// The keys with their values.
     #[serde(default)]
-    pub(super) kvs: Vec<KeyValue>,
+    pub kvs: Vec<KeyValue>,
     /// Whether the range has keys after these.
     #[serde(default)]
-    pub(super) more: bool,
+    pub more: bool,
 }
 
+/// The origin of an answer.
 #[derive(Debug, Deserialize)]
-pub(super) struct Header {
+pub struct Header {
+    /// The identity of the cluster.
     #[serde(deserialize_with = "number")]
-    pub(super) cluster_id: u64,
+    pub cluster_id: u64,
+    /// The revision of the cluster.
     #[serde(default, deserialize_with = "number")]
-    pub(super) revision: u64,
+    pub revision: u64,
 }
 
+/// A key with its value.
 #[derive(Debug, Deserialize)]
-pub(super) struct KeyValue {
-    pub(super) key: Encoded,
+pub struct KeyValue {
+    /// The key.
+    pub key: Encoded,
+    /// The revision of its last change.
+    #[serde(default, deserialize_with = "number")]
+    pub mod_revision: u64,
+    /// The value; empty if only keys were read.
     #[serde(default)]
-    pub(super) value: Encoded,
+    pub value: Encoded,
 }
 
 /// A transaction: the operations of `success` if all comparisons hold, otherwise those of
 /// `failure`.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct TxnRequest {
-    pub(super) compare: Vec<Compare>,
-    pub(super) success: Vec<Operation>,
-    pub(super) failure: Vec<Operation>,
+pub struct TxnRequest {
+    /// The comparisons.
+    pub compare: Vec<Compare>,
+    /// The operations if all of them hold.
+    pub success: Vec<Operation>,
+    /// The operations if one of them does not hold.
+    pub failure: Vec<Operation>,
+}
+
+impl TxnRequest {
+    /// Makes a transaction without a condition.
+    pub const fn of(operations: Vec<Operation>) -> Self {
+        Self {
+            compare: Vec::new(),
+            success: operations,
+            failure: Vec::new(),
+        }
+    }
 }
 
 impl Request for TxnRequest {
@@ -74,8 +107,9 @@ impl Request for TxnRequest {
     type Answer = TxnAnswer;
 }
 
+/// A comparison of a transaction.
 #[derive(Debug, Serialize)]
-pub(super) struct Compare {
+pub struct Compare {
     key: Encoded,
     target: &'static str,
     result: &'static str,
@@ -83,72 +117,109 @@ pub(super) struct Compare {
     value: Option<Encoded>,
     #[serde(skip_serializing_if = "Option::is_none")]
     create_revision: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mod_revision: Option<String>,
 }
 
 impl Compare {
     /// Compares the value of a key. It does not hold if there is no such key.
-    pub(super) const fn value(key: Encoded, value: Encoded) -> Self {
+    pub const fn value(key: Encoded, value: Encoded) -> Self {
         Self {
             key,
             target: "VALUE",
             result: "EQUAL",
             value: Some(value),
             create_revision: None,
+            mod_revision: None,
         }
     }
 
     /// Checks that there is no such key.
-    pub(super) const fn is_missing(key: Encoded) -> Self {
+    pub const fn is_missing(key: Encoded) -> Self {
         Self {
             key,
             target: "CREATE",
             result: "EQUAL",
             value: None,
             create_revision: Some("0"),
+            mod_revision: None,
+        }
+    }
+
+    /// Compares the revision of the last change of a key; 0 if there must be no such key.
+    pub const fn mod_revision(key: Encoded, revision: String) -> Self {
+        Self {
+            key,
+            target: "MOD",
+            result: "EQUAL",
+            value: None,
+            create_revision: None,
+            mod_revision: Some(revision),
         }
     }
 }
 
+/// An operation of a transaction.
 #[derive(Debug, Serialize)]
-pub(super) enum Operation {
+pub enum Operation {
+    /// Reads keys.
     #[serde(rename = "request_range")]
     Range(RangeRequest),
+    /// Writes the value of a key.
     #[serde(rename = "request_put")]
-    Put { key: Encoded, value: Encoded },
+    Put {
+        /// The key.
+        key: Encoded,
+        /// Its value.
+        value: Encoded,
+    },
+    /// Deletes the keys of a range, or one key.
     #[serde(rename = "request_delete_range")]
     DeleteRange {
+        /// The first key.
         key: Encoded,
+        /// The end of the range, which is not in it.
         #[serde(skip_serializing_if = "Option::is_none")]
         range_end: Option<Encoded>,
     },
 }
 
+/// The answer to [`TxnRequest`].
 #[derive(Debug, Deserialize)]
-pub(super) struct TxnAnswer {
-    pub(super) header: Header,
+pub struct TxnAnswer {
+    /// The origin. The revision is that of the transaction, if it has changed a key.
+    pub header: Header,
+    /// Whether all comparisons held.
     #[serde(default)]
-    pub(super) succeeded: bool,
+    pub succeeded: bool,
+    /// The answers to the operations.
     #[serde(default)]
-    pub(super) responses: Vec<Response>,
+    pub responses: Vec<Response>,
 }
 
+/// The answer to an operation.
 #[derive(Debug, Deserialize)]
-pub(super) struct Response {
-    pub(super) response_range: Option<Found>,
+pub struct Response {
+    /// The answer, if the operation was a read.
+    pub response_range: Option<Found>,
 }
 
 /// The answer to a range request in a transaction.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Found {
+pub struct Found {
+    /// The keys with their values.
     #[serde(default)]
-    pub(super) kvs: Vec<KeyValue>,
+    pub kvs: Vec<KeyValue>,
+    /// The number of keys in the range.
     #[serde(default, deserialize_with = "number")]
-    pub(super) count: u64,
+    pub count: u64,
 }
 
+/// Removes the revisions before this one.
 #[derive(Debug, Serialize)]
-pub(super) struct CompactRequest {
-    pub(super) revision: u64,
+pub struct CompactRequest {
+    /// The first revision that stays.
+    pub revision: u64,
 }
 
 impl Request for CompactRequest {
@@ -156,8 +227,9 @@ impl Request for CompactRequest {
     type Answer = serde_json::Value;
 }
 
+/// Reads the state of one member.
 #[derive(Debug, Serialize)]
-pub(super) struct StatusRequest {}
+pub struct StatusRequest {}
 
 impl Request for StatusRequest {
     const PATH: &'static str = "/v3/maintenance/status";
@@ -166,11 +238,13 @@ impl Request for StatusRequest {
 
 /// The size of the database. Versions before 3.6 do not tell their quota.
 #[derive(Debug, Deserialize)]
-pub(super) struct StatusAnswer {
+pub struct StatusAnswer {
+    /// The size in use, in bytes.
     #[serde(rename = "dbSizeInUse", default, deserialize_with = "number")]
-    pub(super) size_in_use: u64,
+    pub size_in_use: u64,
+    /// The quota, in bytes; 0 if the member does not tell it.
     #[serde(rename = "dbSizeQuota", default, deserialize_with = "number")]
-    pub(super) quota: u64,
+    pub quota: u64,
 }
 
 #[derive(Serialize)]
@@ -200,10 +274,11 @@ pub(super) struct ErrorAnswer {
 
 /// Bytes that are base64 in JSON.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct Encoded(pub(super) Bytes);
+pub struct Encoded(pub Bytes);
 
 impl Encoded {
-    pub(super) fn copy(bytes: &[u8]) -> Self {
+    /// Copies bytes.
+    pub fn copy(bytes: &[u8]) -> Self {
         Self(Bytes::copy_from_slice(bytes))
     }
 }
@@ -258,4 +333,17 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
         Number::Text(text) => text.parse().map_err(D::Error::custom),
         Number::Number(number) => Ok(number),
     }
+}
+
+/// Returns the end of the range of keys that begin with this prefix.
+pub fn end_of_prefix(prefix: &str) -> Encoded {
+    let mut end = prefix.as_bytes().to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return Encoded(end.into());
+        }
+    }
+    // A range that ends with this key has no end.
+    Encoded::copy(b"\0")
 }

@@ -2,15 +2,16 @@
 
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use reqwest::header::DATE;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Identity, Url};
 use tenure_core::pem::{self, PemError};
 
-use crate::config::EtcdConfig;
-use crate::engine::certificates::CertificateNames;
-use crate::engine::shared::log::LogError;
+use super::EtcdConfig;
+use crate::Failure;
+use crate::certificates::CertificateNames;
 
 /// The largest answer that is read. The largest answers are pages of batches.
 const MOST_ANSWER_BYTES: usize = 64 * 1024 * 1024;
@@ -24,7 +25,7 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    pub(super) fn read(config: &EtcdConfig) -> Result<Self, LogError> {
+    pub(super) fn read(config: &EtcdConfig) -> Result<Self, Failure> {
         let authorities = read_pem("etcd.ca_file", config.ca_file.as_deref(), |text| {
             let authorities = pem::authorities(text)?;
             Ok(authorities.into_iter().map(|block| block.der).collect())
@@ -58,7 +59,7 @@ impl Certificates {
     }
 
     /// Makes the client. `attempt` is the time of one request.
-    pub(super) fn client(&self, uses_tls: bool, attempt: Duration) -> Result<Client, LogError> {
+    pub(super) fn client(&self, uses_tls: bool, attempt: Duration) -> Result<Client, Failure> {
         let mut client = Client::builder()
             .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
             // With HTTP/1.1, a request that times out closes its connection. An HTTP/2 connection
@@ -110,7 +111,7 @@ impl fmt::Debug for Certificates {
 }
 
 /// Returns the URL of a member without a slash at its end.
-pub(super) fn endpoint(text: &str) -> Result<String, LogError> {
+pub(super) fn endpoint(text: &str) -> Result<String, Failure> {
     let url = Url::parse(text).ok().filter(|url| {
         ["http", "https"].contains(&url.scheme()) && url.has_host() && url.query().is_none()
     });
@@ -127,7 +128,7 @@ fn read_pem<T>(
     key: &str,
     path: Option<&Path>,
     parse: impl FnOnce(&[u8]) -> Result<T, PemError>,
-) -> Result<Option<T>, LogError> {
+) -> Result<Option<T>, Failure> {
     let Some(path) = path else {
         return Ok(None);
     };
@@ -138,19 +139,19 @@ fn read_pem<T>(
     })
 }
 
-pub(super) fn read(key: &str, path: &Path) -> Result<Vec<u8>, LogError> {
+pub(super) fn read(key: &str, path: &Path) -> Result<Vec<u8>, Failure> {
     let file = || format!("can't read {} ({key})", path.display());
     std::fs::read(path).map_err(|error| misconfigured(&format!("{}: {error}", file())))
 }
 
-pub(super) fn misconfigured(message: &str) -> LogError {
-    LogError::Misconfigured(message.to_owned())
+pub(super) fn misconfigured(message: &str) -> Failure {
+    Failure::Misconfigured(message.to_owned())
 }
 
-/// Sends a request. Returns the status and the body of the answer.
+/// Sends a request. Returns the status, the date and the body of the answer.
 pub(super) async fn send(
     request: reqwest::RequestBuilder,
-) -> Result<(u16, Vec<u8>), reqwest::Error> {
+) -> Result<(u16, Option<SystemTime>, Vec<u8>), reqwest::Error> {
     let mut answer = request.send().await?;
     let mut body = Vec::new();
     while let Some(chunk) = answer.chunk().await? {
@@ -160,7 +161,12 @@ pub(super) async fn send(
         }
         body.extend_from_slice(&chunk);
     }
-    Ok((answer.status().as_u16(), body))
+    let date = answer
+        .headers()
+        .get(DATE)
+        .and_then(|date| date.to_str().ok());
+    let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
+    Ok((answer.status().as_u16(), date, body))
 }
 
 /// Returns the cause that says most, and what to do about it if that is known.

@@ -7,23 +7,23 @@ use rustls::{AlertDescription, CertificateError};
 
 /// The names of a service and its settings, for messages.
 #[derive(Debug)]
-pub(super) struct CertificateNames {
+pub struct CertificateNames {
     /// The service.
-    pub(super) service: &'static str,
+    pub service: &'static str,
     /// The setting with the addresses of the service.
-    pub(super) addresses: &'static str,
+    pub addresses: &'static str,
     /// The setting with the authorities of the service's certificate.
-    pub(super) authorities: &'static str,
+    pub authorities: &'static str,
     /// The settings of the client certificate.
-    pub(super) client: &'static str,
+    pub client: &'static str,
     /// The service's own setting with the authorities of client certificates.
-    pub(super) client_authorities: &'static str,
+    pub client_authorities: &'static str,
 }
 
 impl CertificateNames {
     /// Returns what is wrong with a certificate, and what to do, if that is the cause of this
     /// error. The handshake has failed then, so the service has read no request of the connection.
-    pub(super) fn explain(
+    pub fn explain(
         &self,
         error: &(dyn Error + 'static),
         has_client_certificate: bool,

@@ -2,15 +2,15 @@
 //! change.
 
 use super::wire::ErrorAnswer;
-use crate::engine::shared::log::LogError;
+use crate::Failure;
 
 /// The reason why a request to one member failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum Refusal {
     /// This member can't be used, and has not applied the request. Another member may be usable.
-    Member(LogError),
+    Member(Failure),
     /// etcd has definitely refused the request. Another member would refuse it, too.
-    Refused(LogError),
+    Refused(Failure),
     /// The token is missing, or no longer valid. The request was not applied.
     Token(String),
     /// The user can't be authenticated, because etcd has no authentication.
@@ -47,13 +47,13 @@ const UNAUTHENTICATED: u32 = 16;
 /// A refusal is definite only if it is in this list. All others leave the outcome unknown, because
 /// etcd also answers with an error when a proposal may still be applied: `request timed out`,
 /// `leader changed`, `unavailable`.
-pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Failure {
+pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Refusal {
     let Asked { url, path, .. } = asked;
     let text = String::from_utf8_lossy(body);
     let answer: ErrorAnswer = serde_json::from_slice(body).unwrap_or_default();
     let message = &*answer.message;
-    let refused = |message| Failure::Refused(LogError::Misconfigured(message));
-    let member = |message| Failure::Member(LogError::Misconfigured(message));
+    let refused = |message| Refusal::Refused(Failure::Misconfigured(message));
+    let member = |message| Refusal::Member(Failure::Misconfigured(message));
     match (status, answer.code) {
         (404, 0) => member(format!(
             "etcd at {url} answers 404 to {path}: its JSON gateway is off (--enable-grpc-gateway) \
@@ -63,12 +63,12 @@ pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Failure {
             "etcd at {url} requires TLS: write https:// in etcd.endpoints"
         )),
         (400, 0) if text.contains("CommonName") => refused(common_name()),
-        (_, UNAUTHENTICATED) => Failure::Token(format!("etcd at {url}: {message}")),
+        (_, UNAUTHENTICATED) => Refusal::Token(format!("etcd at {url}: {message}")),
         (_, INVALID_ARGUMENT) if message.contains("auth store is old") => {
-            Failure::Token(format!("etcd at {url}: {message}"))
+            Refusal::Token(format!("etcd at {url}: {message}"))
         }
         (_, INVALID_ARGUMENT) if message.contains("user name is empty") => match asked.user {
-            Some(_) => Failure::Token(format!("etcd at {url}: {message}")),
+            Some(_) => Refusal::Token(format!("etcd at {url}: {message}")),
             None if asked.has_certificate => refused(common_name()),
             None => {
                 refused("etcd requires a user: set etcd.user and etcd.password_file".to_owned())
@@ -91,7 +91,7 @@ pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Failure {
             "etcd at {url} refuses an append of tenure, which is an error in tenure: {message}"
         )),
         (_, FAILED_PRECONDITION) if message.contains("authentication is not enabled") => {
-            Failure::NoAuthentication
+            Refusal::NoAuthentication
         }
         (_, PERMISSION_DENIED) if message.contains("permission denied") => {
             let user = asked.user.unwrap_or("of this connection");
@@ -102,7 +102,7 @@ pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Failure {
             ))
         }
         (_, RESOURCE_EXHAUSTED) if message.contains("database space exceeded") => {
-            Failure::Refused(LogError::Full(
+            Refusal::Refused(Failure::Full(
                 "etcd has no space left: compact and defragment it or raise \
                  --quota-backend-bytes, and then run etcdctl alarm disarm"
                     .to_owned(),
@@ -110,13 +110,13 @@ pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Failure {
         }
         (_, RESOURCE_EXHAUSTED) if message.contains("larger than max") => too_large(asked),
         (_, RESOURCE_EXHAUSTED) if message.contains("too many requests") => {
-            Failure::Member(LogError::NotApplied(format!("etcd at {url}: {message}")))
+            Refusal::Member(Failure::NotApplied(format!("etcd at {url}: {message}")))
         }
-        (_, 0) => Failure::Unknown(format!(
+        (_, 0) => Refusal::Unknown(format!(
             "{url} answers {status} to {path}: {}",
             beginning(&text)
         )),
-        _ => Failure::Unknown(format!("etcd at {url}: {message}")),
+        _ => Refusal::Unknown(format!("etcd at {url}: {message}")),
     }
 }
 
@@ -126,8 +126,8 @@ fn common_name() -> String {
         .to_owned()
 }
 
-fn too_large(asked: Asked<'_>) -> Failure {
-    Failure::Refused(LogError::Misconfigured(format!(
+fn too_large(asked: Asked<'_>) -> Refusal {
+    Refusal::Refused(Failure::Misconfigured(format!(
         "etcd refuses a request of {} bytes: set its option --max-request-bytes to at least \
          1572864, its default",
         asked.bytes
@@ -183,14 +183,14 @@ mod tests {
         ] {
             let meaning = meaning(ASKED, status, answer(code, message).as_bytes());
             let expected = format!("etcd at http://etcd:2379: {message}");
-            assert_eq!(meaning, Failure::Unknown(expected), "{message}");
+            assert_eq!(meaning, Refusal::Unknown(expected), "{message}");
         }
     }
 
     #[test]
     fn the_answer_of_another_service_is_shown_in_one_line() {
         let page = format!("<html>\n  <p>Bad Gateway</p>{}", "x".repeat(1_000));
-        let Failure::Unknown(message) = meaning(ASKED, 502, page.as_bytes()) else {
+        let Refusal::Unknown(message) = meaning(ASKED, 502, page.as_bytes()) else {
             panic!("a definite refusal")
         };
         let begin = "http://etcd:2379 answers 502 to /v3/kv/txn: <html> <p>Bad Gateway</p>xxx";
@@ -206,7 +206,7 @@ mod tests {
             answer(8, "etcdserver: too many requests").as_bytes(),
         );
         let message = "etcd at http://etcd:2379: etcdserver: too many requests".to_owned();
-        assert_eq!(meaning, Failure::Member(LogError::NotApplied(message)));
+        assert_eq!(meaning, Refusal::Member(Failure::NotApplied(message)));
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
             ),
         ] {
             let meaning = meaning(ASKED, status, answer(code, message).as_bytes());
-            let Failure::Refused(LogError::Misconfigured(text)) = meaning else {
+            let Refusal::Refused(Failure::Misconfigured(text)) = meaning else {
                 panic!("{meaning:?}")
             };
             assert!(text.contains(option), "{text}");
@@ -247,7 +247,7 @@ mod tests {
             (3, "etcdserver: user name is empty"),
         ] {
             let meaning = meaning(ASKED, 400, answer(code, message).as_bytes());
-            assert!(matches!(meaning, Failure::Token(_)), "{meaning:?}");
+            assert!(matches!(meaning, Refusal::Token(_)), "{meaning:?}");
         }
     }
 }

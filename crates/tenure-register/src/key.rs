@@ -1,0 +1,100 @@
+//! The names of registers and files.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use tenure_core::{Name, NameError};
+
+/// The name of a register or of a file: one or more [names](Name) with `/` between them, for
+/// example `elections/billing/nightly`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Arc<str>);
+
+impl Key {
+    /// Returns the key as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the parts of the key.
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/')
+    }
+
+    /// Returns the key with one more part.
+    #[must_use]
+    pub fn join(&self, part: &Name) -> Self {
+        Self(format!("{self}/{part}").into())
+    }
+
+    /// Returns whether the first parts of this key are those of `folder`, and there is one more.
+    #[must_use]
+    pub fn is_in(&self, folder: &Self) -> bool {
+        let rest = self.0.strip_prefix(folder.as_str());
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    }
+}
+
+impl FromStr for Key {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        for part in text.split('/') {
+            Name::check(part).map_err(|reason| KeyError {
+                key: text.to_owned(),
+                reason,
+            })?;
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The reason why a text is not a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("key {key:?} is not names with / between them: {reason}")]
+pub struct KeyError {
+    key: String,
+    #[source]
+    reason: NameError,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_names_with_slashes_between_them() {
+        for good in ["a", "a/b", "A.b_c-9/x", "elections/billing/nightly"] {
+            assert_eq!(good.parse::<Key>().unwrap().as_str(), good);
+        }
+        for bad in [
+            "", "/", "a/", "/a", "a//b", "a/../b", ".", "a b", "ä", "a\0",
+        ] {
+            assert!(bad.parse::<Key>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_in_a_folder_if_it_has_more_parts() {
+        let key = |text: &str| text.parse::<Key>().unwrap();
+        assert!(key("a/b").is_in(&key("a")));
+        assert!(key("a/b/c").is_in(&key("a")));
+        for outside in ["a", "ab", "ab/c", "b/a"] {
+            assert!(!key(outside).is_in(&key("a")), "{outside}");
+        }
+    }
+}

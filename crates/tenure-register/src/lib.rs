@@ -1,0 +1,271 @@
+//! Registers: values under keys, each of which is replaced on a condition.
+//!
+//! A *home* is a service or a folder that keeps registers. An election, or the log of a store, needs
+//! no more than [`Register`]: one conditional replace of one key. Watches, sessions, locks and
+//! transactions over two keys are deliberately not in it, because not every home has them, and no
+//! home has them with the same meaning.
+//!
+//! - [`memory`]: a home for tests and simulations, with faults
+//! - [`folder`]: a folder of one machine
+//! - `etcd`: the registers are keys (feature `etcd`)
+
+#[cfg(feature = "etcd")]
+pub mod certificates;
+#[cfg(feature = "etcd")]
+pub mod etcd;
+pub mod folder;
+mod key;
+pub mod memory;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+pub use bytes::Bytes;
+pub use key::{Key, KeyError};
+use tenure_core::UnixMillis;
+
+/// A future that a home returns.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A service that stores values under keys.
+///
+/// A home applies the replaces of one key one after the other. It keeps what it has acknowledged,
+/// or answers with another [`Identity`] after it has lost something.
+pub trait Register: Send + Sync + fmt::Debug {
+    /// Reads a value. If its version is `known`, the home may answer [`Read::Unchanged`] without the
+    /// value.
+    ///
+    /// The answer may be older than a value that was written meanwhile. So a read proves nothing: it
+    /// can only make the next write fail.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`]. A read changes nothing, so [`Failure::Unknown`] says no more than
+    /// [`Failure::NotApplied`].
+    fn read<'a>(
+        &'a self,
+        key: &'a Key,
+        known: Option<&'a Version>,
+    ) -> BoxFuture<'a, Result<Read, Failure>>;
+
+    /// Replaces exactly the expected version, or creates the value.
+    ///
+    /// Each version has at most one successor, so a late or repeated replace changes nothing. Two
+    /// writers must not write the same bytes: in some homes the version is a hash of the value.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`]. After [`Failure::Unknown`] the replace may have been applied, or may still be.
+    fn replace<'a>(
+        &'a self,
+        key: &'a Key,
+        expected: &'a Expected,
+        value: Bytes,
+    ) -> BoxFuture<'a, Result<Replaced, Failure>>;
+
+    /// Returns the limits of this home.
+    fn limits(&self) -> Limits;
+}
+
+/// A home that also stores files, each of which is written once under a name of its own. Candidates
+/// do not need it.
+pub trait Files: Register {
+    /// Writes a file, durably.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`]. After any of them, the file may be complete, partly written or missing.
+    fn write<'a>(&'a self, name: &'a Key, content: Bytes) -> BoxFuture<'a, Result<(), Failure>>;
+
+    /// Reads a file. Returns `None` if there is no such file.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`]
+    fn read_file<'a>(&'a self, name: &'a Key) -> BoxFuture<'a, Result<Option<Bytes>, Failure>>;
+
+    /// Deletes files. A file that is missing is no error.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`]. Some of the files may be deleted.
+    fn delete<'a>(&'a self, names: &'a [Key]) -> BoxFuture<'a, Result<(), Failure>>;
+
+    /// Returns the names of all files of which the first parts are these, in the order of the names.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`]
+    fn list<'a>(&'a self, folder: &'a Key) -> BoxFuture<'a, Result<Vec<Key>, Failure>>;
+}
+
+/// The state of a register that a replace names. While the home does not go back, the version of a
+/// key never returns.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Version(Arc<str>);
+
+/// The home that gives an answer, so that a home which was restored, promoted or replaced is noticed:
+/// for example a cluster id.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Identity(Arc<str>);
+
+/// The condition of a replace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// The version that is replaced; `None` if there must be no value.
+    pub version: Option<Version>,
+    /// The home that has shown this version. A home that can check its identity within the write
+    /// does so; another one checks that the connection has shown it.
+    pub identity: Identity,
+}
+
+/// The origin of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The home that gave the answer.
+    pub identity: Identity,
+    /// The date of the answer, by the clock of the home. `None` if it has none.
+    pub date: Option<UnixMillis>,
+}
+
+/// The answer to a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// There is no value.
+    Absent(Seen),
+    /// The value has the known version.
+    Unchanged(Seen),
+    /// The value with its version.
+    Found {
+        /// The version, for the next replace.
+        version: Version,
+        /// The value.
+        value: Bytes,
+        /// The origin of the answer.
+        seen: Seen,
+    },
+}
+
+impl Read {
+    /// Returns the origin of the answer.
+    #[must_use]
+    pub const fn seen(&self) -> &Seen {
+        match self {
+            Self::Absent(seen) | Self::Unchanged(seen) | Self::Found { seen, .. } => seen,
+        }
+    }
+}
+
+/// The answer to a replace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replaced {
+    /// The value was written.
+    Done {
+        /// Its version.
+        version: Version,
+        /// The origin of the answer.
+        seen: Seen,
+    },
+    /// The register does not have the expected version, or the home has another identity. Nothing
+    /// was applied, and nothing of this replace will be. The read shows the present value.
+    Changed(Read),
+}
+
+/// The reason why there is no answer. The text is for people, and names the home.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The request may have been applied, or may still be. The default: only an answer that proves
+    /// that nothing was applied is another failure.
+    #[error("{0}")]
+    Unknown(String),
+    /// The request was not applied and will not be. Another attempt may succeed.
+    #[error("{0}")]
+    NotApplied(String),
+    /// The home has no space for the value. The request was not applied.
+    #[error("{0}")]
+    Full(String),
+    /// The request was not applied, and no attempt succeeds before somebody changes the
+    /// configuration or the home.
+    #[error("{0}")]
+    Misconfigured(String),
+}
+
+/// The limits of a home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The size of the greatest value or file, in bytes.
+    pub value: usize,
+    /// Whether answers have a date.
+    pub has_date: bool,
+}
+
+impl Limits {
+    /// Checks the size of a value.
+    fn check(&self, key: &Key, value: &Bytes) -> Result<(), Failure> {
+        match value.len() {
+            len if len > self.value => Err(Failure::Misconfigured(format!(
+                "the value of {key} has {len} bytes, and the limit is {}",
+                self.value
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Version {
+    /// Creates a version from the text by which a home names it.
+    pub(crate) fn new(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns a version that no other writer chooses.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::NotApplied`] if the operating system gives no random bits.
+    pub(crate) fn random() -> Result<Self, Failure> {
+        let mut bits = [0; 16];
+        getrandom::fill(&mut bits)
+            .map_err(|error| Failure::NotApplied(format!("no random bits: {error}")))?;
+        Ok(Self::new(format!("{:032x}", u128::from_ne_bytes(bits))))
+    }
+
+    /// Returns the text by which the home names it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Identity {
+    /// Creates an identity from the text that a home gives.
+    #[must_use]
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the identity as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

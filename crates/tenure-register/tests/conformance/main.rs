@@ -1,0 +1,19 @@
+//! The checks that each home must pass, whatever keeps its values.
+
+mod checks;
+#[cfg(all(unix, feature = "etcd"))]
+mod etcd;
+mod folder;
+mod memory;
+mod mistakes;
+
+/// Real services, as processes.
+#[cfg(all(unix, feature = "etcd"))]
+#[expect(dead_code, reason = "other tests use the rest")]
+#[expect(unreachable_pub, reason = "it is public in another crate")]
+#[path = "../../../../tests/support"]
+mod support {
+    pub mod etcd;
+    pub mod needs;
+    pub mod ports;
+}

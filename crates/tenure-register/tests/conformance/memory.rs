@@ -1,0 +1,103 @@
+//! The home in memory, and its faults.
+
+use tenure_register::memory::{Fault, MemoryHome};
+use tenure_register::{Expected, Failure, Key, Read, Register, Replaced};
+
+use crate::checks::{self, absent, create, done, found, put};
+
+#[tokio::test]
+async fn the_home_in_memory_passes_all_checks() {
+    let home = MemoryHome::default();
+    let clone = home.clone();
+    checks::pass(&[&home, &clone, &home, &clone], "part").await;
+}
+
+#[tokio::test]
+async fn a_lost_answer_was_applied_and_a_lost_request_was_not() {
+    let (home, key) = (MemoryHome::default(), key("a"));
+    let identity = absent(&home, &key).await;
+    for (fault, is_applied) in [
+        (Fault::RequestLost, false),
+        (Fault::Refused, false),
+        (Fault::Full, false),
+        (Fault::AnswerLost, true),
+    ] {
+        home.fail_next(fault);
+        let expected = Expected {
+            version: None,
+            identity: identity.clone(),
+        };
+        let failure = home.replace(&key, &expected, "x".into()).await.unwrap_err();
+        let is_unknown = matches!(failure, Failure::Unknown(_));
+        let may_be_applied = !matches!(fault, Fault::Refused | Fault::Full);
+        assert_eq!(is_unknown, may_be_applied, "{fault:?}: {failure:?}");
+        let read = home.read(&key, None).await.unwrap();
+        assert_eq!(matches!(read, Read::Found { .. }), is_applied, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_late_replace_changes_nothing_after_another_one_was_applied() {
+    let (home, key) = (MemoryHome::default(), key("a"));
+    let identity = absent(&home, &key).await;
+    let first = done(create(&home, &key, &identity, "first").await);
+    for _ in 0..2 {
+        home.fail_next(Fault::Late);
+    }
+    let expected = Expected {
+        version: Some(first.clone()),
+        identity: identity.clone(),
+    };
+    for _ in 0..2 {
+        let late = home.replace(&key, &expected, "late".into()).await;
+        assert!(matches!(late, Err(Failure::Unknown(_))), "{late:?}");
+    }
+    assert_eq!(home.deliver(), Some(true));
+    let (late, _) = found(home.read(&key, None).await.unwrap());
+    done(put(&home, &key, &identity, &late, "next").await);
+    assert_eq!(home.deliver(), Some(false));
+    assert_eq!(home.deliver(), None);
+    assert_eq!(found(home.read(&key, None).await.unwrap()).1, "next");
+}
+
+#[tokio::test]
+async fn a_replace_that_was_sent_before_a_promotion_is_refused_after_it() {
+    let (home, key) = (MemoryHome::default(), key("a"));
+    let identity = absent(&home, &key).await;
+    let first = done(create(&home, &key, &identity, "first").await);
+    home.fail_next(Fault::Late);
+    let expected = Expected {
+        version: Some(first.clone()),
+        identity: identity.clone(),
+    };
+    assert!(home.replace(&key, &expected, "late".into()).await.is_err());
+    // The promoted home has lost the last write, so it has the version that the late replace names.
+    done(put(&home, &key, &identity, &first, "second").await);
+    home.promote(1);
+    assert_eq!(found(home.read(&key, None).await.unwrap()).0, first);
+    assert_eq!(home.deliver(), Some(false));
+    let read = home.read(&key, None).await.unwrap();
+    assert_ne!(read.seen().identity, identity);
+    assert_eq!(found(read).1, "first");
+}
+
+#[tokio::test]
+async fn a_home_that_goes_back_keeps_its_identity_and_chooses_new_versions() {
+    let (home, key) = (MemoryHome::default(), key("a"));
+    let identity = absent(&home, &key).await;
+    let first = done(create(&home, &key, &identity, "first").await);
+    let second = done(put(&home, &key, &identity, &first, "second").await);
+    home.go_back(1);
+    let read = home.read(&key, None).await.unwrap();
+    assert_eq!(read.seen().identity, identity);
+    assert_eq!(found(read).0, first);
+    let other = match put(&home, &key, &identity, &first, "other").await {
+        Replaced::Done { version, .. } => version,
+        changed => panic!("{changed:?}"),
+    };
+    assert_ne!(other, second);
+}
+
+fn key(text: &str) -> Key {
+    text.parse().unwrap()
+}
