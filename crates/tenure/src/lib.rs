@@ -120,7 +120,6 @@ pub mod peers;
 mod service;
 pub mod testing;
 
-
 #[cfg(feature = "router")]
 pub use api::router;
 pub use api::{fence, observe};

@@ -165,7 +165,7 @@ fn require_object(settings: &Settings) -> Result<(), ConfigError> {
         return Ok(());
     }
     Err(ConfigError::Missing {
-        key: "election",
+        key: "election".into(),
         reason: "it names the Lease object: write --election, TENURE_ELECTION or the key election, such as \
                  billing/nightly"
             .into(),
