@@ -1,17 +1,13 @@
 //! A cluster over three members of etcd on this machine: renewals compared with an embedded store,
-//! grants compared with etcd's own way and with bare appends, the time to the next active server,
-//! and the processor time while nothing happens.
+//! and grants compared with etcd's own way and with bare appends.
 //!
 //! All figures are of one run. Rates and processor times alternate with what they are compared
-//! with, round by round. `TENURE_ROUNDS` changes the number of rounds, `TENURE_FAILOVERS` the number
-//! of kills and of SIGTERMs, and `TENURE_LEASES` the number of leases of the large take-over.
+//! with, round by round. `TENURE_ROUNDS` changes the number of rounds.
 
 #[path = "../support/mod.rs"]
 mod support;
 
-mod failover;
 mod grants;
-mod idle;
 mod renewals;
 
 use std::time::Duration;
@@ -27,8 +23,6 @@ const MEMBERS: usize = 3;
 #[derive(Clone, Copy, Debug)]
 struct Counts {
     rounds: usize,
-    failovers: usize,
-    leases: u64,
     length: Duration,
 }
 
@@ -42,24 +36,15 @@ fn main() {
     support::serve_if_asked();
     cluster::serve_if_asked();
     let quick = support::quick();
-    let count = |name, default, quickly| {
-        let value = std::env::var(name).ok().map(|text| text.parse());
-        let value = value
-            .transpose()
-            .unwrap_or_else(|_| panic!("{name} must be a number"));
-        value.unwrap_or(if quick { quickly } else { default })
-    };
+    let rounds = std::env::var("TENURE_ROUNDS").ok();
+    let rounds = rounds.map(|text| text.parse().expect("TENURE_ROUNDS must be a number"));
     let counts = Counts {
-        rounds: count("TENURE_ROUNDS", 3, 1),
-        failovers: count("TENURE_FAILOVERS", 20, 2),
-        leases: count("TENURE_LEASES", 100_000, 2_000) as u64,
+        rounds: rounds.unwrap_or(if quick { 1 } else { 3 }),
         length: Duration::from_millis(if quick { 300 } else { 1_000 }),
     };
-    let parts: [(&str, Measure); 4] = [
+    let parts: [(&str, Measure); 2] = [
         ("renewals", renewals::measure),
         ("grants", grants::measure),
-        ("failover", failover::measure),
-        ("idle", idle::measure),
     ];
     let mut wanted: Vec<String> = std::env::args().skip(1).collect();
     wanted.retain(|argument| !argument.starts_with("--"));

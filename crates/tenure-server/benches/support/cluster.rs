@@ -11,16 +11,13 @@ use tokio::time::{sleep, timeout};
 
 use super::process::{any_port, end_with_input, ready};
 use super::programs::etcd::Etcd;
-use super::{Child, Connection, acquire, path, proof};
+use super::{Child, Connection};
 
 /// The limit for every wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The limit for one answer. A renewal that is confirmed takes longer than others.
 const ANSWER: Duration = Duration::from_millis(500);
-
-/// The number of the lease whose renewals show that a server is active.
-const PROBE: u64 = 0;
 
 /// The processes of a cluster.
 pub struct Members {
@@ -92,28 +89,6 @@ impl Members {
     pub async fn address(&self) -> SocketAddr {
         let active = self.active().await;
         self.servers[active].as_ref().expect("a server").address
-    }
-
-    /// Acquires the lease that [`Members::renewed`] renews.
-    pub async fn hold_probe(&self) {
-        let mut connection = Connection::open(self.address().await).await;
-        let (path, body) = (path(PROBE, "acquire"), acquire(PROBE, 0));
-        assert_eq!(connection.post(&path, &body).await, 200);
-    }
-
-    /// Waits until a server renews the lease.
-    pub async fn renewed(&self) {
-        let until = Instant::now() + PATIENCE;
-        let request = format!("POST {}", path(PROBE, "renew"));
-        loop {
-            for (_, address) in self.addresses() {
-                if let Some((200, _)) = ask(address, &request, &proof(PROBE)).await {
-                    return;
-                }
-            }
-            assert!(Instant::now() < until, "no renewal at {}", self.name);
-            sleep(Duration::from_millis(2)).await;
-        }
     }
 
     fn addresses(&self) -> impl Iterator<Item = (usize, SocketAddr)> {

@@ -89,15 +89,14 @@ impl EtcdHead {
                 json!({"key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0"})
             }
         };
-        let mut success = vec![json!({"request_put": {"key": key, "value": value}})];
-        if batch_bytes > 0 {
-            let key = STANDARD.encode(format!("log/{:020}", self.number));
-            let batch = STANDARD.encode(vec![b'x'; batch_bytes]);
-            success.push(json!({"request_put": {"key": key, "value": batch}}));
-        }
+        let batch_key = STANDARD.encode(format!("log/{:020}", self.number));
+        let batch = STANDARD.encode(vec![b'x'; batch_bytes]);
         let request = json!({
             "compare": [condition],
-            "success": success,
+            "success": [
+                {"request_put": {"key": key, "value": value}},
+                {"request_put": {"key": batch_key, "value": batch}},
+            ],
             "failure": [{"request_range": {"key": key}}],
         });
         let answer = ask(&mut self.connection, "/v3/kv/txn", &request).await;
