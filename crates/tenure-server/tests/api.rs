@@ -73,22 +73,6 @@ async fn only_the_holder_sees_the_lease_id() {
 }
 
 #[tokio::test]
-async fn the_refusal_of_a_held_lease_names_the_holder() {
-    let api = in_memory().api;
-    let (_, granted) = api.acquire("job", 1).await;
-    let refused = api.acquire("job", 2).await;
-    assert_refused(&refused, 409, "lease_held");
-    let (_, problem) = refused;
-    assert_eq!(problem["holder"], "c1");
-    assert_eq!(problem["epoch"], granted["epoch"]);
-    assert!(problem["remaining_ms"].as_u64().unwrap() > 59_000);
-    // A repeated acquire by the holder renews the lease.
-    let (status, again) = api.acquire("job", 1).await;
-    assert_eq!((status, &again["epoch"]), (200, &granted["epoch"]));
-    assert_eq!(again["revision"], granted["revision"]);
-}
-
-#[tokio::test]
 async fn a_late_duplicate_of_the_holders_acquire_changes_nothing() {
     let api = in_memory().api;
     let mut body = json!({"holder": "c1", "duration_ms": 1_500, "lease_id": id(1),
@@ -106,33 +90,6 @@ async fn a_late_duplicate_of_the_holders_acquire_changes_nothing() {
         assert!(view["remaining_ms"].as_u64() > Some(500_000), "{view}");
         assert_eq!(view["metadata"], json!({"version": "2"}));
     }
-}
-
-#[tokio::test]
-async fn a_released_lease_is_granted_with_a_greater_epoch() {
-    let api = in_memory().api;
-    let (_, first) = api.acquire("job", 1).await;
-    let (status, released) = api.release("job", 1).await;
-    assert_eq!((status, &released["state"]), (200, &json!("available")));
-    assert_eq!(released["holder"], Value::Null);
-    assert!(released["revision"].as_u64() > first["revision"].as_u64());
-    let (_, second) = api.acquire("job", 2).await;
-    assert!(second["epoch"].as_u64() > first["epoch"].as_u64());
-    assert_refused(&api.renew("job", 1).await, 409, "lease_id_mismatch");
-    assert_ok(&api.release("job", 2).await);
-    assert_refused(&api.acquire("job", 1).await, 409, "lease_id_retired");
-}
-
-#[tokio::test]
-async fn a_changed_lease_id_is_returned_and_holds_the_lease() {
-    let api = in_memory().api;
-    let (_, granted) = api.acquire("job", 1).await;
-    let change = json!({"lease_id": id(1), "proposed_lease_id": id(2)});
-    let (status, changed) = api.post("job", "change", change).await;
-    assert_eq!((status, &changed["lease_id"]), (200, &json!(id(2))));
-    assert_eq!(changed["epoch"], granted["epoch"]);
-    assert_refused(&api.renew("job", 1).await, 409, "lease_id_mismatch");
-    assert_ok(&api.renew("job", 2).await);
 }
 
 #[tokio::test]
@@ -159,63 +116,6 @@ async fn a_break_needs_no_body_and_may_have_a_period() {
     assert_ok(&api.acquire("job", 2).await);
     let empty = api.http.post(api.url("job", "break")).send().await.unwrap();
     assert_eq!(empty.status(), 200);
-}
-
-#[tokio::test]
-async fn a_lease_that_is_handed_over_is_granted_only_to_the_successor() {
-    let api = in_memory().api;
-    assert_ok(&api.acquire("job", 1).await);
-    let hand_over = json!({"lease_id": id(1), "to": "c3", "within_ms": 60_000, "force": true});
-    assert_ok(&api.post("job", "handover", hand_over).await);
-    assert_refused(&api.acquire("job", 2).await, 409, "lease_held");
-    assert_refused(&api.delete("job").await, 409, "lease_held");
-    assert_ok(&api.acquire("job", 3).await);
-}
-
-#[tokio::test]
-async fn an_epoch_can_be_verified() {
-    let api = in_memory().api;
-    let (_, granted) = api.acquire("job", 1).await;
-    let epoch = granted["epoch"].as_u64().unwrap();
-    let verify = async |epoch: u64| api.post("job", "verify", json!({"epoch": epoch})).await.1;
-    assert_eq!(
-        verify(epoch).await,
-        json!({"current": true, "epoch": epoch})
-    );
-    assert_eq!(
-        verify(epoch - 1).await,
-        json!({"current": false, "epoch": epoch})
-    );
-    api.release("job", 1).await;
-    assert_eq!(
-        verify(epoch).await,
-        json!({"current": false, "epoch": null})
-    );
-}
-
-#[tokio::test]
-async fn only_the_holder_replaces_the_metadata() {
-    let api = in_memory().api;
-    assert_ok(&api.acquire("job", 1).await);
-    let put = async |number: u32| {
-        let body = json!({"lease_id": id(number), "metadata": {"version": "2"}});
-        let request = api.http.put(api.url("job", "metadata")).json(&body);
-        answer(request.send().await.unwrap()).await
-    };
-    assert_refused(&put(2).await, 409, "lease_id_mismatch");
-    assert_eq!(put(1).await.1["metadata"], json!({"version": "2"}));
-    assert_eq!(api.get("job").await.1["metadata"], json!({"version": "2"}));
-}
-
-#[tokio::test]
-async fn a_lease_that_was_never_acquired_is_unknown() {
-    let api = in_memory().api;
-    assert_refused(&api.get("job").await, 404, "unknown_lease");
-    assert_refused(&api.renew("job", 1).await, 404, "unknown_lease");
-    assert_refused(&api.delete("job").await, 404, "unknown_lease");
-    let polled = format!("{}?after=0&wait_ms=60000", api.url("job", ""));
-    let polled = answer(api.http.get(polled).send().await.unwrap()).await;
-    assert_refused(&polled, 404, "unknown_lease");
 }
 
 #[tokio::test]
@@ -293,40 +193,6 @@ async fn a_page_of_large_leases_is_shorter_than_requested() {
     }
     assert_eq!(seen, 300);
     assert_ne!(query, "?limit=1000", "more than one page");
-}
-
-#[tokio::test]
-async fn a_deleted_lease_is_created_again_with_greater_epochs_and_not_for_old_lease_ids() {
-    let api = in_memory().api;
-    let (_, first) = api.acquire("job", 1).await;
-    assert_refused(&api.delete("job").await, 409, "lease_held");
-    assert_ok(&api.release("job", 1).await);
-    assert_eq!(api.delete("job").await, (204, Value::Null));
-    assert_refused(&api.get("job").await, 404, "unknown_lease");
-    assert_refused(&api.delete("job").await, 404, "unknown_lease");
-    assert_eq!(api.list("").await.1["leases"], json!([]));
-    // A late duplicate of the old holder's acquire.
-    assert_refused(&api.acquire("job", 1).await, 409, "lease_id_retired");
-    assert_refused(&api.get("job").await, 404, "unknown_lease");
-    assert_eq!(api.list("").await.1["leases"], json!([]));
-    let (_, again) = api.acquire("job", 2).await;
-    assert!(again["epoch"].as_u64() > first["epoch"].as_u64());
-}
-
-#[tokio::test]
-async fn a_broken_lease_is_not_granted_during_its_lock_delay() {
-    let api = in_memory().api;
-    let mut body = minute(1);
-    body["lock_delay_ms"] = json!(60_000);
-    assert_ok(&api.post("job", "acquire", body).await);
-    assert_ok(
-        &api.post("job", "break", json!({"break_period_ms": 0}))
-            .await,
-    );
-    let refused = api.acquire("job", 2).await;
-    assert_refused(&refused, 409, "lease_held");
-    assert!(refused.1["remaining_ms"].as_u64().unwrap() > 59_000);
-    assert_refused(&api.delete("job").await, 409, "lease_held");
 }
 
 #[tokio::test]

@@ -17,28 +17,6 @@ fn renewals(numbers: impl IntoIterator<Item = u32>) -> Value {
 }
 
 #[tokio::test]
-async fn each_of_a_thousand_leases_is_renewed_in_one_request() {
-    let api = in_memory().api;
-    for number in 0..1_000 {
-        let body = json!({"holder": "c1", "duration_ms": 5_000, "lease_id": id(number)});
-        assert_ok(&api.post(&format!("job-{number}"), "acquire", body).await);
-    }
-    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    let (_, before) = api.get("job-999").await;
-    let renewed = renew_many(&api, &renewals(0..1_000)).await;
-    assert_ok(&renewed);
-    let results = renewed.1["results"].as_array().unwrap();
-    assert_eq!(results.len(), 1_000);
-    for (number, view) in results.iter().enumerate() {
-        assert_eq!(view["lease"], format!("job-{number}"));
-        assert!(view["remaining_ms"].as_u64() > before["remaining_ms"].as_u64());
-        assert_eq!(view.get("lease_id"), None);
-    }
-    // A renewal is not a change.
-    assert_eq!(results[999]["revision"], before["revision"]);
-}
-
-#[tokio::test]
 async fn each_renewal_succeeds_or_fails_independently_and_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let api = start(StoreConfig::embedded(folder.path())).api;

@@ -2,12 +2,9 @@
 
 mod common;
 
-use std::path::Path;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use common::{Answer, Api, SOON, assert_ok, assert_refused, id, in_memory, killed, start};
-use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_server::{Limits, StoreConfig};
@@ -27,10 +24,6 @@ async fn told(api: &Api, lease: &str) -> Vec<[Value; 3]> {
 
 fn row(holder: &str, end: impl Into<Value>, reason: impl Into<Value>) -> [Value; 3] {
     [holder.into(), end.into(), reason.into()]
-}
-
-fn time(value: &Value) -> DateTime<Utc> {
-    value.as_str().expect("a time").parse().unwrap()
 }
 
 async fn break_lease(api: &Api, lease: &str, period: u64, reason: &str) {
@@ -152,53 +145,6 @@ async fn a_history_has_each_end_of_a_term_with_its_reason_newest_first() {
 }
 
 #[tokio::test]
-async fn the_first_reason_for_the_end_of_a_term_is_recorded_even_if_its_request_changes_nothing_else()
- {
-    for (server, _folder) in both() {
-        let api = &server.api;
-        assert_ok(&api.acquire("job", 1).await);
-        let switch_over = json!({"to": "c2", "within_ms": 60_000, "force": true});
-        assert_ok(&api.post("job", "handover", switch_over).await);
-        assert_ok(&api.acquire("other", 1).await);
-        assert_ok(&api.post("other", "break", json!({})).await);
-        for (lease, end) in [("job", "handed_over"), ("other", "broken")] {
-            // Neither break ends the term earlier than the end that was already requested.
-            let why = json!({"reason": "deploy"});
-            assert_ok(&api.post(lease, "break", why).await);
-            break_lease(api, lease, 60_000, "too late").await;
-            assert_eq!(
-                told(api, lease).await,
-                [row("c1", Value::Null, "deploy")],
-                "{lease}"
-            );
-            assert_ok(&api.release(lease, 1).await);
-            assert_eq!(told(api, lease).await, [row("c1", end, "deploy")]);
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_term_ends_when_its_time_is_over_however_late_it_is_read() {
-    for (server, _folder) in both() {
-        let body = json!({"holder": "c1", "lease_id": id(1), "duration_ms": 1_000});
-        let (_, granted) = server.api.post("job", "acquire", body).await;
-        let history = server.api.history("job").await;
-        let running = &terms(&history)[0];
-        assert_eq!(running["began_at"], granted["granted_at"]);
-        assert_eq!(running["epoch"], granted["epoch"]);
-        assert!(running["ended_at"].is_null() && running["end"].is_null());
-
-        sleep(Duration::from_millis(2_500)).await;
-        let history = server.api.history("job").await;
-        let ended = &terms(&history)[0];
-        let lasted = time(&ended["ended_at"]) - time(&ended["began_at"]);
-        let millis = lasted.num_milliseconds();
-        assert!((990..2_000).contains(&millis), "{millis}");
-        assert_eq!(ended["end"], "expired");
-    }
-}
-
-#[tokio::test]
 async fn only_the_last_terms_are_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits {
@@ -241,12 +187,6 @@ async fn only_the_last_terms_are_remembered() {
     server.stop().await.unwrap();
 }
 
-fn rows(folder: &Path, table: &str) -> u32 {
-    let database = Connection::open(folder.join("leases.db")).unwrap();
-    let count = format!("SELECT count(*) FROM {table}");
-    database.query_row(&count, [], |row| row.get(0)).unwrap()
-}
-
 #[tokio::test]
 async fn a_history_survives_a_stop_and_a_kill() {
     let folder = tempfile::tempdir().unwrap();
@@ -277,28 +217,6 @@ async fn a_history_survives_a_stop_and_a_kill() {
                 row("c1", "broken", "stuck")
             ]
         );
-    }
-}
-
-#[tokio::test]
-async fn a_deleted_lease_has_no_history_also_when_it_is_created_again() {
-    for (server, folder) in both() {
-        let api = &server.api;
-        for number in 1..=3 {
-            assert_ok(&api.acquire("job", number).await);
-            assert_ok(&api.release("job", number).await);
-        }
-        assert_eq!(api.delete("job").await.0, 204);
-        assert_refused(&api.history("job").await, 404, "unknown_lease");
-        assert_ok(&api.acquire("job", 4).await);
-        assert_eq!(
-            told(api, "job").await,
-            [row("c4", Value::Null, Value::Null)]
-        );
-        server.stop().await.unwrap();
-        if let Some(folder) = folder {
-            assert_eq!(rows(folder.path(), "term_rows"), 0);
-        }
     }
 }
 

@@ -183,37 +183,6 @@ async fn an_overview_is_filtered_and_its_counts_are_not() {
 }
 
 #[tokio::test]
-async fn an_overview_soon_shows_a_change() {
-    let running = in_memory();
-    let api = &running.api;
-    overview(api, "", |seen| seen["leases"] == 0).await;
-    acquire(api, "ns/job", 1, json!({"duration_ms": 4_000})).await;
-    let has = |field: &'static str, value: Value| {
-        move |seen: &Value| seen["elections"][0][field] == value
-    };
-    overview(api, "", has("state", json!("leased"))).await;
-    let late = overview(api, "", has("look", json!(["renewal_late"]))).await;
-    assert!(
-        late["elections"][0]["remaining_ms"].as_u64().unwrap() < 1_334,
-        "{late}"
-    );
-    overview(api, "", has("state", json!("expired"))).await;
-    assert_eq!(api.delete("job").await.0, 204);
-    overview(api, "", |seen| seen["leases"] == 0).await;
-}
-
-#[tokio::test]
-async fn namespaces_are_listed_with_their_numbers_of_leases() {
-    let running = with_leases().await;
-    let seen = get(&running.api, "/v1/namespaces").await;
-    let expected = json!({"namespaces": [
-        {"namespace": "ns", "leases": 5}, {"namespace": "ns-2", "leases": 1}], "next": null});
-    assert_eq!(seen, (200, expected));
-    let refused = get(&running.api, "/v1/namespaces?limit=1").await;
-    assert_refused(&refused, 400, "unknown_field");
-}
-
-#[tokio::test]
 async fn waiters_are_listed_in_the_order_in_which_they_are_granted_the_lease() {
     let running = in_memory();
     let api = &running.api;

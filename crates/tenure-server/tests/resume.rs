@@ -169,67 +169,6 @@ async fn a_resumed_term_survives_a_stop_a_kill_and_a_restore() {
 }
 
 #[tokio::test]
-async fn a_term_that_began_without_the_store_is_granted_under_its_epoch() {
-    for (server, _folder) in both() {
-        let api = &server.api;
-        let granted = api.acquire("job", 1).await;
-        let first = granted.1["epoch"].as_u64().unwrap();
-        assert_ok(&api.release("job", 1).await);
-        let epoch = first + 1_000_000;
-        let granted = resume(api, 2, epoch, 3_600_000).await;
-        assert_ok(&granted);
-        assert_eq!(granted.1["epoch"], epoch);
-        let term = &terms(api).await[0];
-        assert_eq!(term["epoch"], epoch);
-        let period = &term["without_store"];
-        assert_eq!(period["total_ms"], 3_600_000);
-        assert_eq!(period["to"], term["began_at"]);
-        // A repeated request is a renewal, and the next epoch is greater.
-        assert_ok(&resume(api, 2, epoch, 3_600_000).await);
-        assert_eq!(terms(api).await.len(), 2);
-        assert_ok(&api.release("job", 2).await);
-        let next = api.acquire("job", 3).await;
-        assert!(next.1["epoch"].as_u64() > Some(epoch), "{next:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_term_that_another_step_has_ended_is_not_resumed() {
-    let server = in_memory();
-    let api = &server.api;
-    let (_, granted) = api.acquire("job", 1).await;
-    let first = granted["epoch"].as_u64().unwrap();
-    assert_ok(&api.release("job", 1).await);
-    assert_refused(&resume(api, 1, first, 0).await, 409, "lease_id_retired");
-
-    let (_, granted) = api.acquire("job", 2).await;
-    let second = granted["epoch"].as_u64().unwrap();
-    let held = resume(api, 1, first, 0).await;
-    assert_refused(&held, 409, "lease_held");
-    assert_eq!(
-        (&held.1["holder"], &held.1["epoch"]),
-        (&json!("c2"), &json!(second))
-    );
-    assert_ok(&api.release("job", 2).await);
-    let passed = resume(api, 1, first, 0).await;
-    assert_refused(&passed, 409, "epoch_passed");
-    assert_eq!(passed.1["epoch"], second);
-    let detail = passed.1["detail"].as_str().unwrap();
-    assert!(detail.contains(&first.to_string()) && detail.contains(&second.to_string()));
-
-    let (_, granted) = api.acquire("job", 3).await;
-    let third = granted["epoch"].as_u64().unwrap();
-    let body = json!({"break_period_ms": 60_000});
-    assert_ok(&api.post("job", "break", body).await);
-    assert_refused(&resume(api, 3, third, 0).await, 409, "lease_breaking");
-    assert_ok(
-        &api.post("job", "break", json!({"break_period_ms": 0}))
-            .await,
-    );
-    assert_refused(&resume(api, 3, third, 0).await, 409, "lease_broken");
-}
-
-#[tokio::test]
 async fn a_resume_does_not_go_before_requests_that_wait() {
     let server = in_memory();
     let api = &server.api;
@@ -241,34 +180,6 @@ async fn a_resume_does_not_go_before_requests_that_wait() {
     let (second, _) = common::outcome(waiting).await;
     assert_ok(&second);
     assert_refused(&resume(api, 1, epoch, 0).await, 409, "lease_held");
-}
-
-#[tokio::test]
-async fn a_period_begins_at_the_last_request_of_the_holder_at_the_earliest() {
-    let server = in_memory();
-    let api = &server.api;
-    let (_, granted) = api.acquire("job", 1).await;
-    let epoch = granted["epoch"].as_u64().unwrap();
-    sleep(Duration::from_millis(300)).await;
-    assert_ok(&api.renew("job", 1).await);
-    sleep(Duration::from_millis(20)).await;
-    let (_, resumed) = resume(api, 1, epoch, 3_600_000).await;
-    let from = time(&resumed["without_store"]["from"]);
-    let after = from - time(&granted["granted_at"]);
-    assert!(after.num_milliseconds() >= 290, "{resumed}");
-}
-
-#[tokio::test]
-async fn a_period_may_begin_before_the_start_of_the_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
-    let (_, granted) = server.api.acquire("job", 1).await;
-    let epoch = granted["epoch"].as_u64().unwrap();
-    server.stop().await.unwrap();
-    sleep(Duration::from_millis(500)).await;
-    let server = start(StoreConfig::embedded(folder.path()));
-    let (_, resumed) = resume(&server.api, 1, epoch, 500).await;
-    assert_eq!(resumed["without_store"]["total_ms"], 500, "{resumed}");
 }
 
 #[tokio::test]

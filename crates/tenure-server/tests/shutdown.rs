@@ -4,10 +4,10 @@ mod common;
 
 use std::time::Duration;
 
-use common::{SOON, assert_ok, assert_refused, id, in_memory, outcome, start};
+use common::{assert_ok, assert_refused, id, in_memory, outcome, start};
 use serde_json::json;
 use tenure_server::StoreConfig;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 #[tokio::test]
 async fn waiters_get_a_response_at_once_and_the_server_ends() {
@@ -39,22 +39,6 @@ async fn waiters_get_a_response_at_once_and_the_server_ends() {
 }
 
 #[tokio::test]
-async fn a_server_ends_although_clients_keep_their_connections() {
-    let server = in_memory();
-    let address = server
-        .api
-        .origin
-        .strip_prefix("http://")
-        .unwrap()
-        .to_owned();
-    let _silent = tokio::net::TcpStream::connect(&address).await.unwrap();
-    // The client's pool keeps this connection open.
-    assert_ok(&server.api.acquire("job", 1).await);
-    timeout(SOON, server.stop()).await.unwrap().unwrap();
-    assert!(tokio::net::TcpStream::connect(&address).await.is_err());
-}
-
-#[tokio::test]
 async fn acknowledged_changes_survive_a_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
@@ -72,14 +56,4 @@ async fn acknowledged_changes_survive_a_shutdown() {
         .await;
     assert_ok(&renewed);
     server.stop().await.unwrap();
-}
-
-#[tokio::test]
-async fn the_directory_is_free_when_serve_returns() {
-    let folder = tempfile::tempdir().unwrap();
-    for _ in 0..3 {
-        let server = start(StoreConfig::embedded(folder.path()));
-        assert_ok(&server.api.acquire("job", 1).await);
-        server.stop().await.unwrap();
-    }
 }

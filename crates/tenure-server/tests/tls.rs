@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use common::{Api, Running, SOON, assert_ok, assert_refused, served};
+use common::{Api, Running, SOON, assert_ok, served};
 use rcgen::{CertifiedKey, KeyPair};
 use reqwest::{Certificate, Client};
 use tempfile::TempDir;
@@ -67,31 +67,6 @@ fn client(running: &Running, made: &CertifiedKey<KeyPair>) -> Api {
 async fn connect(running: &Running) -> TcpStream {
     let address = running.api.origin.strip_prefix("http://").unwrap();
     TcpStream::connect(address).await.unwrap()
-}
-
-#[tokio::test]
-async fn leases_are_held_over_tls() {
-    let made = make();
-    let running = serve(Files::of(&made).open(), |_| {});
-    let api = client(&running, &made);
-    assert_ok(&api.acquire("a", 1).await);
-    assert_ok(&api.renew("a", 1).await);
-    assert_refused(&api.acquire("a", 2).await, 409, "lease_held");
-    // A client that trusts another certificate is not served.
-    let other = client(&running, &make());
-    assert!(other.http.get(other.url("a", "")).send().await.is_err());
-}
-
-#[tokio::test]
-async fn a_request_without_tls_gets_no_response() {
-    let running = serve(Files::of(&make()).open(), |_| {});
-    let mut stream = connect(&running).await;
-    let request = b"GET /livez HTTP/1.1\r\nhost: store\r\n\r\n";
-    stream.write_all(request).await.unwrap();
-    let mut answer = Vec::new();
-    let read = timeout(SOON, stream.read_to_end(&mut answer)).await;
-    let _ = read.expect("the connection is closed");
-    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
 }
 
 #[tokio::test]

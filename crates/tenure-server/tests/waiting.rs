@@ -32,21 +32,6 @@ async fn waiters_are_granted_in_order_of_arrival() {
 }
 
 #[tokio::test]
-async fn a_lower_priority_number_goes_first() {
-    let api = in_memory().api;
-    assert_ok(&api.acquire("job", 1).await);
-    let ordinary = api.waiting("job", 2, &json!({}));
-    api.queue_of("job", 1).await;
-    let preferred = api.waiting("job", 3, &json!({"priority": 1}));
-    api.queue_of("job", 2).await;
-    assert_ok(&api.release("job", 1).await);
-    assert_ok(&outcome(preferred).await.0);
-    assert!(!ordinary.is_finished());
-    assert_ok(&api.release("job", 3).await);
-    assert_ok(&outcome(ordinary).await.0);
-}
-
-#[tokio::test]
 async fn an_expired_lease_goes_to_the_next_waiter_at_once_and_not_before() {
     let api = in_memory().api;
     let asked = Instant::now();
@@ -67,67 +52,6 @@ async fn an_expired_lease_goes_to_the_next_waiter_at_once_and_not_before() {
         "{:?}",
         at.duration_since(answered)
     );
-}
-
-#[tokio::test]
-async fn a_renewal_keeps_waiters_waiting() {
-    let api = in_memory().api;
-    let body = json!({"holder": "c1", "duration_ms": 1_000, "lease_id": id(1)});
-    assert_ok(&api.post("job", "acquire", body).await);
-    let next = api.waiting("job", 2, &json!({}));
-    api.queue_of("job", 1).await;
-    let mut renewed = Instant::now();
-    for _ in 0..6 {
-        sleep(Duration::from_millis(250)).await;
-        renewed = Instant::now();
-        assert_ok(&api.renew("job", 1).await);
-    }
-    assert!(!next.is_finished());
-    let (granted, at) = outcome(next).await;
-    assert_ok(&granted);
-    assert!(at.duration_since(renewed) >= Duration::from_secs(1));
-}
-
-#[tokio::test]
-async fn a_lock_delay_and_a_reservation_are_waited_out() {
-    let api = in_memory().api;
-    let body =
-        json!({"holder": "c1", "duration_ms": 60_000, "lease_id": id(1), "lock_delay_ms": 300});
-    assert_ok(&api.post("job", "acquire", body).await);
-    let next = api.waiting("job", 2, &json!({}));
-    api.queue_of("job", 1).await;
-    let broken = Instant::now();
-    assert_ok(
-        &api.post("job", "break", json!({"break_period_ms": 0}))
-            .await,
-    );
-    let (granted, at) = outcome(next).await;
-    assert_ok(&granted);
-    assert!(at.duration_since(broken) >= Duration::from_millis(300));
-
-    let third = api.waiting("job", 3, &json!({}));
-    api.queue_of("job", 1).await;
-    let handed_over = Instant::now();
-    let hand_over = json!({"lease_id": id(2), "to": "nobody", "within_ms": 300, "force": true});
-    assert_ok(&api.post("job", "handover", hand_over).await);
-    let (granted, at) = outcome(third).await;
-    assert_ok(&granted);
-    let took = at.duration_since(handed_over);
-    assert!(took >= Duration::from_millis(300) && took < Duration::from_millis(300) + PROMPTLY);
-}
-
-#[tokio::test]
-async fn a_lease_handed_over_goes_to_its_successor_even_if_others_wait_longer() {
-    let api = in_memory().api;
-    assert_ok(&api.acquire("job", 1).await);
-    let longer = api.waiting("job", 2, &json!({}));
-    api.queue_of("job", 1).await;
-    let named = api.waiting("job", 3, &json!({}));
-    api.queue_of("job", 2).await;
-    let hand_over = json!({"lease_id": id(1), "to": "c3", "within_ms": 60_000});
-    assert_ok(&api.post("job", "handover", hand_over).await);
-    assert_ok(&outcome(named).await.0);
-    assert!(!longer.is_finished());
 }
 
 #[tokio::test]
@@ -189,24 +113,6 @@ async fn a_waiter_that_asks_again_after_its_request_has_ended_keeps_its_place() 
         assert_ok(&api.release("job", holder).await);
         assert_ok(&outcome(next).await.0);
     }
-}
-
-#[tokio::test]
-async fn a_lease_is_handed_over_only_to_a_candidate_that_waits() {
-    let api = in_memory().api;
-    assert_ok(&api.acquire("job", 1).await);
-    let waiting = api.waiting("job", 2, &json!({}));
-    api.queue_of("job", 1).await;
-    let to = |to: &str| json!({"to": to, "within_ms": 1_000});
-    let refused = api.post("job", "handover", to("c-2")).await;
-    assert_refused(&refused, 409, "not_waiting");
-    let detail = "c-2 does not wait for the lease; these wait: c2";
-    assert_eq!(refused.1["detail"], detail);
-    assert_eq!(api.get("job").await.1["state"], "leased");
-    // A candidate between two requests counts.
-    waiting.abort();
-    api.queue_of("job", 0).await;
-    assert_ok(&api.post("job", "handover", to("c2")).await);
 }
 
 #[tokio::test]

@@ -42,10 +42,8 @@ fn main() {
         rounds: rounds.unwrap_or(if quick { 1 } else { 3 }),
         length: Duration::from_millis(if quick { 300 } else { 1_000 }),
     };
-    let parts: [(&str, Measure); 2] = [
-        ("renewals", renewals::measure),
-        ("grants", grants::measure),
-    ];
+    let parts: [(&str, Measure); 2] =
+        [("renewals", renewals::measure), ("grants", grants::measure)];
     let mut wanted: Vec<String> = std::env::args().skip(1).collect();
     wanted.retain(|argument| !argument.starts_with("--"));
     for name in &wanted {

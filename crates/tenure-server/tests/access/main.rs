@@ -16,7 +16,6 @@ mod scope;
 mod sessions;
 #[path = "../common/signer.rs"]
 mod signer;
-mod timing;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;

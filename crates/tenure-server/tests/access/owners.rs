@@ -140,37 +140,3 @@ async fn a_stolen_lease_id_is_useless_also_after_a_restart_and_a_restore() {
     let owners = [0, 1].map(|index| history["terms"][index]["owner"].clone());
     assert_eq!(owners, ["thief", "worker"], "{history}");
 }
-
-#[tokio::test]
-async fn a_lease_of_an_open_store_stays_with_its_lease_id_until_its_term_ends() {
-    let data = TempDir::new().unwrap();
-    let config = || StoreConfig::embedded(data.path().join("data"));
-    let open = common::start(config());
-    let acquire = open
-        .api
-        .request(Method::POST, "/v1/namespaces/a/leases/job/acquire");
-    let granted = common::answer(
-        acquire
-            .json(&body_of("acquire", &id(1)))
-            .send()
-            .await
-            .unwrap(),
-    )
-    .await;
-    assert_eq!(
-        (granted.0, &granted.1["owner"]),
-        (200, &Value::Null),
-        "{granted:?}"
-    );
-    open.stop().await.unwrap();
-    let worker = grant("candidate", "a", "");
-    let guarded = Guarded::start_with(config(), &[("worker", &worker)]);
-    let renew = "/v1/namespaces/a/leases/job/renew";
-    assert_eq!(
-        guarded
-            .post("worker", renew, body_of("renew", &id(1)))
-            .await
-            .0,
-        200
-    );
-}

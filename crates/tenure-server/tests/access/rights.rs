@@ -100,26 +100,6 @@ async fn an_escaped_name_needs_the_right_to_the_name_that_it_stands_for() {
     }
 }
 
-#[tokio::test]
-async fn many_renewals_are_checked_one_by_one() {
-    let guarded = Guarded::start(&[("worker", &grant("candidate", "a", "x"))]);
-    let acquire = body_of("acquire", &id(1));
-    let path = "/v1/namespaces/a/leases/x1/acquire";
-    assert_eq!(guarded.post("worker", path, acquire).await.0, 200);
-    let leases = ["x1", "y1"].map(|lease| json!({"lease": lease, "lease_id": id(1)}));
-    let (status, answer) = guarded
-        .post(
-            "worker",
-            "/v1/namespaces/a/renew",
-            json!({"leases": leases}),
-        )
-        .await;
-    assert_eq!(status, 200);
-    let results = answer["results"].as_array().unwrap();
-    assert_eq!(results[0]["holder"], "c1", "{answer}");
-    assert_eq!(results[1]["code"], "forbidden", "{answer}");
-}
-
 #[test]
 fn the_documents_name_the_right_of_every_route() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/access-control.md");

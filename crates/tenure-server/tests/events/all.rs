@@ -67,21 +67,3 @@ async fn a_lease_that_nobody_asks_for_expires_in_the_stream_of_all_namespaces() 
     expired.sort_unstable();
     assert_eq!(expired, ["before", "later"]);
 }
-
-#[tokio::test]
-async fn renewals_are_in_the_stream_of_all_namespaces_only_if_asked_for() {
-    let api = in_memory().api;
-    acquire(&api, "ns", minute(1)).await;
-    let mut changes = Stream::open(all(&api)).await;
-    changes.expect("reset").await;
-    let path = format!("{}/v1/events?renewed=true", api.origin);
-    let mut renewals = Stream::open(api.http.get(path)).await;
-    renewals.expect("reset").await;
-    assert_ok(&api.renew("job", 1).await);
-    renewals.expect("renewed").await;
-    changes.expect_nothing().await;
-    let wrong = api.http.get(format!("{}/v1/events?renewed=1", api.origin));
-    assert_refused(&refusal(wrong).await, 400, "malformed");
-    let foreign = all(&api).header("sec-fetch-site", "cross-site");
-    assert_refused(&refusal(foreign).await, 403, "cross_origin");
-}

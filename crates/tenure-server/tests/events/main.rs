@@ -187,49 +187,6 @@ async fn a_watched_lease_expires_in_the_stream_without_a_request() {
 }
 
 #[tokio::test]
-async fn a_lease_expires_in_a_stream_of_its_own_events() {
-    let api = in_memory().api;
-    let begun = revision(&api).await;
-    let short = json!({"holder": "c", "duration_ms": 1_000, "lease_id": id(1)});
-    assert_ok(&api.post("job", "acquire", short).await);
-    let mut stream = Stream::open(lease(&api, "job")).await;
-    stream.expect("reset").await;
-    assert_eq!(stream.expect("expired").await.0, Some(begun + 2));
-    // No watcher is there at the grant and at the expiry. The next watcher gets both at once.
-    drop(stream);
-    let short = json!({"holder": "c", "duration_ms": 1_000, "lease_id": id(2)});
-    assert_ok(&api.post("job", "acquire", short).await);
-    sleep(Duration::from_millis(1_200)).await;
-    let mut stream = Stream::open(after(lease(&api, "job"), begun + 2)).await;
-    stream.expect("granted").await;
-    assert_eq!(stream.expect("expired").await.0, Some(begun + 4));
-}
-
-#[tokio::test]
-async fn a_stream_of_a_namespace_has_the_events_of_its_leases_only() {
-    let api = in_memory().api;
-    let begun = revision(&api).await;
-    let mut ours = Stream::open(namespace(&api, "ns")).await;
-    let mut other = Stream::open(namespace(&api, "ns2")).await;
-    for stream in [&mut ours, &mut other] {
-        stream.expect("reset").await;
-    }
-    let path = "/v1/namespaces/ns2/leases/job/acquire";
-    let request = api.request(reqwest::Method::POST, path).json(&minute(1));
-    assert_ok(&answer(request.send().await.unwrap()).await);
-    assert_ok(&api.acquire("first", 1).await);
-    assert_ok(&api.acquire("second", 2).await);
-    assert_eq!(other.expect("granted").await.2["namespace"], "ns2");
-    let (event_id, _, data) = ours.expect("granted").await;
-    assert_eq!(
-        (event_id, &data["lease"]),
-        (Some(begun + 2), &json!("first"))
-    );
-    assert_eq!(ours.expect("granted").await.2["lease"], "second");
-    other.expect_nothing().await;
-}
-
-#[tokio::test]
 async fn a_lease_with_the_name_events_and_the_stream_of_its_namespace_are_both_available() {
     let api = in_memory().api;
     let begun = revision(&api).await;

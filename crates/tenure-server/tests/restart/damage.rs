@@ -134,12 +134,6 @@ async fn flipped_bits_never_change_the_loaded_state() {
     flip_bits(181).await;
 }
 
-#[tokio::test]
-#[ignore = "takes minutes"]
-async fn flipped_bits_never_change_the_loaded_state_long() {
-    flip_bits(13).await;
-}
-
 /// Flips a bit at each multiple of this distance, one at a time. The flip is either detected or has
 /// no effect: the store refuses to start, or it loads exactly the earlier state.
 async fn flip_bits(distance: usize) {

@@ -35,17 +35,6 @@ async fn a_second_store_on_a_folder_is_refused() {
 }
 
 #[tokio::test]
-async fn a_path_that_can_not_be_a_folder_is_refused() {
-    let parent = tempfile::tempdir().unwrap();
-    let file = parent.path().join("file");
-    fs::write(&file, "x").unwrap();
-    assert!(matches!(open(&file), Err(OpenError::NotAFolder { .. })));
-    let error = open(&file.join("below")).unwrap_err();
-    assert!(matches!(error, OpenError::Io { .. }), "{error}");
-    assert!(error.to_string().contains("below"), "{error}");
-}
-
-#[tokio::test]
 async fn an_interrupted_start_is_repeated() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("leases.db"), "").unwrap();
@@ -54,27 +43,6 @@ async fn an_interrupted_start_is_repeated() {
     fs::remove_file(folder.path().join("FORMAT")).unwrap();
     drop(open(folder.path()).unwrap());
     assert!(folder.path().join("FORMAT").exists());
-}
-
-#[tokio::test]
-async fn a_database_of_another_program_is_refused_and_not_changed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("leases.db");
-    let other = Connection::open(&path).unwrap();
-    other
-        .execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1)")
-        .unwrap();
-    drop(other);
-    let error = open(folder.path()).unwrap_err().to_string();
-    assert!(
-        error.contains("leases.db") && error.contains("another program"),
-        "{error}"
-    );
-    let count: u32 = Connection::open(&path)
-        .unwrap()
-        .query_row("SELECT count(*) FROM t", [], |row| row.get(0))
-        .unwrap();
-    assert_eq!(count, 1);
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 //! faults.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -83,8 +82,6 @@ struct Faults {
     reads: VecDeque<Option<Fault>>,
     /// The fault of all further calls.
     all: Option<Fault>,
-    /// The clock of the server, and the nanoseconds by which each call advances it.
-    slow: Option<(Arc<AtomicU64>, u64)>,
 }
 
 /// A connection to a service in memory.
@@ -193,18 +190,9 @@ impl MemoryConnect {
         self.lock().all = fault;
     }
 
-    /// Lets each call advance this clock.
-    pub(crate) fn advance_in_calls(&self, clock: &Arc<AtomicU64>, by: Duration) {
-        let nanos = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-        self.lock().slow = Some((Arc::clone(clock), nanos));
-    }
-
-    /// Advances the clock, and returns the fault of this call.
+    /// Returns the fault of this call.
     fn fault(&self, is_append: bool) -> Option<Fault> {
         let mut faults = self.lock();
-        if let Some((clock, nanos)) = &faults.slow {
-            clock.fetch_add(*nanos, Ordering::SeqCst);
-        }
         let planned = match is_append {
             true => faults.appends.pop_front(),
             false => faults.reads.pop_front(),

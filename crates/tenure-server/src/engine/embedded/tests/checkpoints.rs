@@ -1,68 +1,6 @@
-//! Checkpoints do not change the state that a start loads.
+//! What checkpoints keep, and when they happen.
 
 use super::*;
-
-/// Returns everything that a store knows of three leases after these batches. A checkpoint follows
-/// some of the batches. Then the store is closed or killed.
-fn known_after(
-    batches: &[Vec<ChangeSet>],
-    checkpoint_after: impl Fn(usize) -> bool,
-    is_closed: bool,
-) -> Known {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    for (number, batch) in batches.iter().enumerate() {
-        commit_sets(&mut engine, batch).unwrap();
-        if checkpoint_after(number) {
-            engine.checkpoint(Load::Idle).unwrap();
-            assert_eq!(batch_count(&engine), 0);
-        }
-    }
-    let told = terms(&engine, 3);
-    if is_closed {
-        engine.close().unwrap();
-    }
-    drop(engine);
-    let (loaded, engine) = open(folder.path(), MOST).unwrap();
-    assert_eq!(batch_count(&engine), 0);
-    assert_eq!(terms(&engine, 3), told);
-    let left = left(&loaded);
-    (
-        in_order(loaded.leases),
-        loaded.floors.of_new("ns"),
-        told,
-        left,
-    )
-}
-
-/// Returns whether the batch has a change with a delta of the retired ids.
-fn has_delta(sets: &[ChangeSet]) -> bool {
-    let mut batch = Batch::default();
-    batch.encode(0, sets);
-    let changes = batch.changes().unwrap();
-    changes.iter().any(|change| change.delta.is_some())
-}
-
-#[test]
-fn the_times_of_checkpoints_do_not_change_the_loaded_state() {
-    let (batches, retired) = batches(3, 10..70);
-    let never = known_after(&batches, |_| false, false);
-    assert!(!never.0.is_empty() && never.1.is_some() && !never.3.is_empty());
-    assert!(never.2.iter().any(|terms| terms.len() == MOST));
-    for (key, stored, _) in &never.0 {
-        let of: usize = key.lease()[4..].parse().unwrap();
-        assert_eq!(stored.retired, retired[of]);
-    }
-    assert!(batches.iter().filter(|batch| has_delta(batch)).count() > 10);
-    for is_closed in [false, true] {
-        assert_eq!(known_after(&batches, |_| false, is_closed), never);
-        assert_eq!(known_after(&batches, |_| true, is_closed), never);
-        for every in [2, 3, 7] {
-            let placed = known_after(&batches, |number| number % every == 0, is_closed);
-            assert_eq!(placed, never, "{every}");
-        }
-    }
-}
 
 fn checkpoint_all(engine: &mut Embedded) {
     while matches!(engine.checkpoint(Load::Idle), Ok(Progress::More)) {}

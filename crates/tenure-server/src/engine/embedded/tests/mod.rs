@@ -15,7 +15,7 @@ use tenure_core::lease::{LeaseId, Stored};
 use super::backlog::BEGIN_AT;
 use super::*;
 use crate::engine::LeaseList;
-use crate::engine::testing::{alone, batches, delete, end, stored, write};
+use crate::engine::testing::{alone, batches, delete, end, write};
 use crate::model::{DELETED_LIMIT, EPOCHS_LEFT, LeaseChange, LeaseKey, TermRecord};
 
 /// The number of terms of a lease that the store remembers.

@@ -1,7 +1,6 @@
 //! The terms of leases, before and after checkpoints.
 
 use super::*;
-use crate::engine::pending::SEGMENT;
 
 /// Returns the number of rows in the table of terms.
 fn segments(engine: &Embedded) -> usize {
@@ -26,51 +25,6 @@ fn old_terms_are_forgotten_when_newer_ones_are_written() {
     // All rows match their checksums.
     let (_, engine) = open(folder.path(), MOST).unwrap();
     assert_eq!(epochs(&engine)[0], 9_000);
-}
-
-#[test]
-fn as_many_segments_are_kept_as_have_the_last_terms() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, mut engine) = open(folder.path(), 40).unwrap();
-    for epoch in 1..=200 {
-        commit(&mut engine, &[end(epoch, epoch)]).unwrap();
-        engine.checkpoint(Load::Idle).unwrap();
-        assert!(segments(&engine) <= 40 / SEGMENT + 2);
-        let told = epochs(&engine);
-        let newest = (1..=epoch).rev().take(40);
-        assert!(told.iter().copied().take(40).eq(newest), "{told:?}");
-    }
-    // The directory has more terms than the store remembers, written by a store that remembered
-    // more. The first slice deletes the surplus.
-    drop(engine);
-    for (most, kept) in [(40, 5), (17, 3), (9, 2), (8, 1), (1, 1)] {
-        let (_, engine) = open(folder.path(), most).unwrap();
-        assert_eq!(segments(&engine), kept, "{most}");
-        assert_eq!(epochs(&engine)[0], 200);
-    }
-}
-
-#[test]
-fn the_reason_of_a_term_stays_when_it_ends() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    let say = |mut write: LeaseChange, reason: &str, is_over: bool| {
-        let term = write.term.as_mut().unwrap();
-        term.reason = Some(reason.into());
-        term.ended = term.ended.filter(|_| is_over);
-        write
-    };
-    commit(&mut engine, &[say(end(1, 7), "first", false)]).unwrap();
-    commit(&mut engine, &[say(end(2, 7), "second", false)]).unwrap();
-    commit(&mut engine, &[say(end(3, 7), "last", true)]).unwrap();
-    drop(engine);
-    let (_, engine) = open(folder.path(), MOST).unwrap();
-    let terms = engine.terms();
-    let terms = terms
-        .terms(&LeaseKey::of_text("ns/job-1"), Epoch::MAX, 9)
-        .unwrap();
-    let expected = say(end(3, 7), "first", true);
-    assert_eq!(terms, [*expected.term.unwrap()]);
 }
 
 #[test]

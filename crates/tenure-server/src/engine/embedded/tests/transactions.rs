@@ -3,28 +3,6 @@
 use super::*;
 
 #[test]
-fn a_start_loads_what_was_committed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    commit(&mut engine, &[write(1, 10), write(2, 20)]).unwrap();
-    commit(&mut engine, &[delete(3, 1, 99), write(4, 5)]).unwrap();
-    commit(&mut engine, &[delete(5, 77, 12)]).unwrap();
-    drop(engine);
-    let (loaded, _) = open(folder.path(), MOST).unwrap();
-    // The start took one revision.
-    assert_eq!(
-        (loaded.revision, loaded.floors.of_new("ns")),
-        (6, Epoch::new(99))
-    );
-    let expected = [(2, stored(20)), (4, stored(5))];
-    let expected = expected.map(|(revision, stored)| {
-        let key = LeaseKey::of_text(&format!("ns/job-{revision}"));
-        (key, stored, revision)
-    });
-    assert_eq!(in_order(loaded.leases), expected);
-}
-
-#[test]
 fn a_full_disk_undoes_the_batch_and_later_ones_succeed() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut engine) = open(folder.path(), MOST).unwrap();
@@ -53,27 +31,6 @@ fn a_full_disk_undoes_the_batch_and_later_ones_succeed() {
     let mut revisions: Vec<u64> = loaded.leases.iter().map(|lease| lease.2).collect();
     revisions.sort_unstable();
     assert_eq!(revisions, [1, 40]);
-}
-
-#[test]
-fn frames_of_a_failed_transaction_are_removed_before_others_are_written_behind_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    let timeout = Duration::from_millis(10);
-    engine.connection.busy_timeout(timeout).unwrap();
-    commit(&mut engine, &[write(1, 10)]).unwrap();
-    // A backup is reading the content of the log.
-    let backup = Connection::open(folder.path().join("leases.db")).unwrap();
-    backup.execute_batch("BEGIN; SELECT * FROM meta").unwrap();
-    engine.has_leftovers = true;
-    for _ in 0..2 {
-        let error = commit(&mut engine, &[write(2, 10)]).unwrap_err();
-        assert!(matches!(error, AppendError::Busy(_)), "{error}");
-        assert!(engine.has_leftovers);
-    }
-    backup.execute_batch("COMMIT").unwrap();
-    commit(&mut engine, &[write(3, 10)]).unwrap();
-    assert!(!engine.has_leftovers);
 }
 
 #[test]
@@ -112,30 +69,6 @@ fn an_error_that_is_not_known_to_be_harmless_leaves_the_outcome_unknown() {
         let is_write = code == SQLITE_IOERR_WRITE;
         assert_eq!(is_fatal(true), !harmless && !is_write, "{code}");
     }
-}
-
-#[test]
-fn the_write_ahead_log_is_moved_into_the_database_from_time_to_time() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    let log = || {
-        std::fs::metadata(folder.path().join("leases.db-wal"))
-            .unwrap()
-            .len()
-    };
-    let mut most = 0;
-    for round in 0..120 {
-        let batch: Vec<LeaseChange> = (0..200)
-            .map(|n| write(round * 200 + n + 1, 1_000))
-            .collect();
-        commit(&mut engine, &batch).unwrap();
-        engine.checkpoint(Load::Busy).unwrap();
-        most = most.max(log());
-    }
-    // Several times this amount goes through the log.
-    assert!(most < 30_000_000, "{most}");
-    engine.close().unwrap();
-    assert_eq!(log(), 0);
 }
 
 #[test]
@@ -209,23 +142,6 @@ fn while_another_program_reads_nothing_is_written_before_frames_of_a_failed_tran
 }
 
 #[test]
-fn readers_and_commits_do_not_wait_for_each_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    commit(&mut engine, &[write(1, 10), end(2, 7)]).unwrap();
-    let other = Connection::open(folder.path().join("leases.db")).unwrap();
-    other.execute_batch("BEGIN").unwrap();
-    let count = "SELECT count(*) FROM batches";
-    let seen: u32 = other.query_row(count, [], |row| row.get(0)).unwrap();
-    commit(&mut engine, &[end(3, 8)]).unwrap();
-    assert_eq!((seen, epochs(&engine)), (1, vec![8, 7]));
-    // Committed terms are also readable while a transaction writes.
-    let transaction = engine.connection.unchecked_transaction().unwrap();
-    transaction.execute("DELETE FROM batches", []).unwrap();
-    assert_eq!(epochs(&engine), [8, 7]);
-}
-
-#[test]
 fn a_start_checks_the_batches_too() {
     for damage in [
         "UPDATE batches SET changes = zeroblob(length(changes))",
@@ -254,29 +170,6 @@ fn a_start_checks_the_batches_too() {
             "{damage}: {refused:?}"
         );
     }
-}
-
-#[test]
-fn a_batch_stays_in_the_log_if_the_tables_can_not_grow_and_is_applied_later() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, mut engine) = open(folder.path(), MOST).unwrap();
-    let limit = |engine: &Embedded, pages: u32| {
-        let limit = format!("PRAGMA max_page_count = {pages}");
-        engine.connection.query_row(&limit, [], |_| Ok(())).unwrap();
-    };
-    let batch: Vec<LeaseChange> = (1..60).map(|revision| write(revision, 900)).collect();
-    commit(&mut engine, &batch).unwrap();
-    // The database may not grow, as on a full disk.
-    limit(&engine, 1);
-    engine.checkpoint(Load::Idle).unwrap();
-    assert_eq!(batch_count(&engine), 1);
-    limit(&engine, 1_000_000);
-    commit(&mut engine, &[write(60, 10)]).unwrap();
-    engine.checkpoint(Load::Idle).unwrap();
-    assert_eq!(batch_count(&engine), 0);
-    drop(engine);
-    let (loaded, _) = open(folder.path(), MOST).unwrap();
-    assert_eq!(loaded.leases.len(), 60);
 }
 
 #[test]

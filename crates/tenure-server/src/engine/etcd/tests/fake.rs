@@ -2,9 +2,8 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use super::*;
 use crate::engine::shared::log::{Page, PlaceRange};
@@ -122,72 +121,6 @@ fn a_version_that_loses_changes_is_not_used() {
 }
 
 #[test]
-fn a_member_that_takes_most_of_an_attempt_for_each_answer_is_used() {
-    const ATTEMPT: Duration = Duration::from_secs(2);
-    let slow = Fake::start(|path| {
-        thread::sleep(ATTEMPT * 3 / 5);
-        match path {
-            "/version" => version("3.6.11"),
-            _ => head(),
-        }
-    });
-    // A busy machine takes the rest of the time now and then. A new connection asks for both.
-    let is_used = |_| {
-        let sighting = connect(&config(vec![slow.url()]), ATTEMPT).head();
-        sighting.is_ok_and(|sighting| head_of(&sighting) == Some("x"))
-    };
-    assert!((0..10).any(is_used));
-}
-
-#[test]
-fn an_old_version_is_warned_of_once() {
-    let old = Fake::start(|path| match path {
-        "/version" => version("3.5.29"),
-        "/metrics" => Some((404, String::new())),
-        _ => head(),
-    });
-    let connects = ConnectEtcd::new(&config(vec![old.url()]), "default", PATIENT);
-    let mut log = connects.connect().unwrap();
-    let lines = log_lines(|| drop(log.head()));
-    let warning = format!(
-        "WARN tenure_server::engine::etcd::gateway: etcd 3.5.29 at {} has known errors in its \
-         access control: upgrade it to 3.5.30, 3.6.11 or later",
-        old.url()
-    );
-    assert!(lines.contains(&warning), "{lines}");
-    let warnings = log.facts().warnings;
-    assert!(
-        warning.ends_with(&warnings[0]) && warnings.len() == 1,
-        "{warnings:?}"
-    );
-    // The upkeep checks the version again: a member may have been upgraded, or the reverse.
-    let lines = log_lines(|| {
-        log.maintain();
-        drop(log.head());
-    });
-    assert_eq!(lines, "");
-    let checks = old
-        .paths()
-        .iter()
-        .filter(|path| *path == "/version")
-        .count();
-    assert_eq!(checks, 2);
-    // A server has several connections.
-    let mut other = connects.connect().unwrap();
-    assert_eq!(log_lines(|| drop(other.head())), "");
-    assert_eq!(other.facts().warnings, warnings);
-}
-
-#[test]
-fn a_version_that_a_proxy_hides_does_not_matter() {
-    let fake = Fake::start(|path| match path {
-        "/version" => Some((403, "no".to_owned())),
-        _ => head(),
-    });
-    assert_eq!(open(&[&fake]).head().unwrap().engine.0, 7);
-}
-
-#[test]
 fn an_append_without_an_answer_is_unknown_and_the_next_member_is_asked_after_two() {
     let silent = Fake::start(|path| match path {
         "/version" => version("3.6.11"),
@@ -214,70 +147,11 @@ fn an_append_without_an_answer_is_unknown_and_the_next_member_is_asked_after_two
     assert_eq!(replace(&mut *log, None, "one"), Ok(Appended::Done));
 }
 
-#[test]
-fn a_call_ends_with_its_attempt() {
-    let hangs = Fake::start(|path| match path {
-        "/version" => version("3.6.11"),
-        _ => {
-            thread::sleep(Duration::from_secs(60));
-            None
-        }
-    });
-    let other = Fake::start(|path| match path {
-        "/version" => version("3.6.11"),
-        _ => head(),
-    });
-    let config = config(vec![hangs.url(), other.url()]);
-    let mut log = connect(&config, Duration::from_secs(3));
-    let outcome = log.head();
-    let message = format!("etcd at {}: no answer in time", hangs.url());
-    assert_eq!(outcome, Err(LogError::Unknown(message)));
-    // The next call goes to the other member, which may be slow on a busy machine.
-    assert!((0..50).any(|_| log.head().is_ok()));
-    assert_eq!(hangs.paths()[..2], ["/version", "/v3/kv/range"]);
-    assert!(other.paths().len() > 1);
-}
-
 /// The page of a range without places.
 fn end() -> Page {
     Page {
         places: Vec::new(),
         is_last: true,
-    }
-}
-
-#[test]
-fn ranges_of_leases_are_read_from_all_members_at_the_same_time() {
-    let asked = Arc::new((Mutex::new(0), Condvar::new()));
-    let member = || {
-        let asked = Arc::clone(&asked);
-        Fake::start(move |path| match path {
-            "/version" => version("3.6.11"),
-            _ => {
-                let (number, changed) = &*asked;
-                let mut number = number.lock().unwrap();
-                *number += 1;
-                changed.notify_all();
-                // No member answers before all of them were asked.
-                drop(changed.wait_while(number, |number| *number < 3).unwrap());
-                let body = r#"{"header":{"cluster_id":"7"}}"#;
-                Some((200, body.to_owned()))
-            }
-        })
-    };
-    let members = [member(), member(), member()];
-    let mut log = open(&[&members[0], &members[1], &members[2]]);
-    let range = |number| PlaceRange {
-        from: format!("lease/{number}"),
-        to: format!("lease/{number}~"),
-        descending: false,
-        most: 10,
-    };
-    assert_eq!((log.ranges(0), log.ranges(100_000)), (3, 100));
-    let ranges: Vec<_> = (0..3).map(range).collect();
-    assert_eq!(log.pages(&ranges), vec![Ok(end()); 3]);
-    for member in &members {
-        assert_eq!(member.paths(), ["/version", "/v3/kv/range"]);
     }
 }
 
@@ -330,21 +204,6 @@ fn an_append_that_another_cluster_has_applied_does_not_count() {
 }
 
 #[test]
-fn a_member_that_requires_tls_is_named() {
-    let fake = Fake::start(|_| {
-        let body = "Client sent an HTTP request to an HTTPS server.\n";
-        Some((400, body.to_owned()))
-    });
-    assert_eq!(
-        misconfigured(open(&[&fake]).head()),
-        format!(
-            "etcd at {} requires TLS: write https:// in etcd.endpoints",
-            fake.url()
-        )
-    );
-}
-
-#[test]
 fn redirects_are_not_followed() {
     let fake = Fake::start(|path| match path {
         "/version" => version("3.6.11"),
@@ -368,29 +227,6 @@ fn the_answer_of_another_service_is_unknown() {
         };
         assert!(message.contains("is not etcd's"), "{message}");
     }
-}
-
-/// Version 3.6 answers by another library.
-#[test]
-fn numbers_and_missing_fields_of_other_versions_are_understood() {
-    let fake = Fake::start(|path| match path {
-        "/version" => version("3.6.11"),
-        "/v3/kv/txn" => Some((
-            200,
-            r#"{"header":{"cluster_id":7,"revision":9},"succeeded":false,"responses":[
-                {"response_range":{"header":null,"kvs":[],"more":false,"count":"0"}}]}"#
-                .to_owned(),
-        )),
-        _ => Some((
-            403,
-            r#"{"code":7,"message":"etcdserver: permission denied","details":[]}"#.to_owned(),
-        )),
-    });
-    let mut log = open(&[&fake]);
-    let refused = replace(&mut *log, Some("one"), "two").unwrap();
-    let engine = tenure_core::ownership::EngineId(7);
-    assert_eq!(refused, Appended::Refused(Sighting { engine, head: None }));
-    misconfigured(log.head());
 }
 
 #[test]

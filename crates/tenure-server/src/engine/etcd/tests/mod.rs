@@ -2,7 +2,6 @@
 
 mod access;
 mod fake;
-mod members;
 mod upkeep;
 
 use std::path::PathBuf;
@@ -55,13 +54,6 @@ fn connect(config: &EtcdConfig, attempt: Duration) -> Box<dyn SharedLog> {
 /// The same for tests with real members, which may be late.
 fn steady(config: &EtcdConfig, attempt: Duration) -> Box<dyn SharedLog> {
     Box::new(Steady(connect(config, attempt)))
-}
-
-/// A user in a configuration, and the file with the password.
-fn with_user(mut config: EtcdConfig, name: &str, password_file: PathBuf) -> EtcdConfig {
-    config.user = Some(name.to_owned());
-    config.password_file = Some(password_file);
-    config
 }
 
 /// Replaces the head. `None` is no head.

@@ -82,34 +82,3 @@ fn the_owner_compacts_etcd_unless_others_use_it() {
     owner.run(10, 12);
     assert_eq!(read_at(&etcd, "8")["error"], error);
 }
-
-#[test]
-fn an_etcd_that_is_nearly_full_is_warned_of() {
-    let test = "an_etcd_that_is_nearly_full_is_warned_of";
-    let Some(etcd) = Etcd::start_with(test, 1, &["--quota-backend-bytes", "1000000"]) else {
-        return;
-    };
-    let config = config(etcd.endpoints());
-    let mut owner = Owner::new(&config);
-    let lines = owner.run(0, 1);
-    assert!(!lines.contains("quota"), "{lines}");
-    let value = "A".repeat(1_080_000);
-    etcd.must("/v3/kv/put", &json!({"key": "eA==", "value": value}));
-    // etcd writes its database several times a second.
-    let mut seconds = 60;
-    let lines = loop {
-        let lines = owner.run(seconds, 2);
-        if lines.contains("etcd has used ") || seconds > 60 * 3_000 {
-            break lines;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-        seconds += 60;
-    };
-    assert!(
-        lines.contains(" WARN ") && lines.contains("etcd has used "),
-        "{lines}"
-    );
-    let used = owner.upkeep.size().unwrap();
-    let used = used.in_use as f64 / used.quota as f64;
-    assert!((0.8..1.0).contains(&used), "{used}");
-}

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use super::failovers::require_standby;
 use super::*;
 use crate::config::{ClusterConfig, SharedEngine};
 use crate::engine::log::Log;
 use crate::engine::shared::{FollowError, Follower, Stop, init, recover};
-use crate::engine::{Existing, backup_shared};
 
 /// The configuration of a server.
 fn cluster(url: &str, schema: &str, failover: Failover) -> ClusterConfig {
@@ -52,46 +50,6 @@ fn reign(server: &mut Follower) -> u64 {
     let mut reign = server.run_until_owner().expect("a take-over in time");
     reign.engine.close().unwrap();
     reign.generation
-}
-
-#[test]
-fn a_log_goes_on_at_a_promoted_standby_when_its_fail_over_is_declared_lossless_later() {
-    let Some(mut primary) = Postgres::start("the late declaration", "") else {
-        return;
-    };
-    let standby = primary.standby("second");
-    require_standby(&primary, "second");
-    let url = format!(
-        "host=127.0.0.1,127.0.0.1 port={},{} user=postgres dbname=postgres",
-        primary.port(),
-        standby.port()
-    );
-    let strict = cluster(&url, "tenure", Failover::None);
-    let lossless = cluster(&url, "tenure", Failover::Lossless);
-    init(&mut *connect_as(&strict).connect().unwrap(), thread::sleep).unwrap();
-
-    // Before the promotion, servers with either value take over from each other.
-    let mut early = start(&lossless).unwrap();
-    let generations = [
-        reign(&mut start(&strict).unwrap()),
-        reign(&mut early),
-        reign(&mut start(&strict).unwrap()),
-    ];
-    assert_eq!(generations, [2, 3, 4]);
-
-    primary.crash();
-    standby.promote();
-    assert!(refusal(&strict).contains("(timeline 2, was 1)"));
-    // A server that has run since before, and one that starts.
-    assert_eq!(reign(&mut early), 5);
-    assert_eq!(reign(&mut start(&lossless).unwrap()), 6);
-    assert!(refusal(&strict).contains("(timeline 2, was 1)"));
-
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("moved.db");
-    let backup = |config| backup_shared(config, &file, Existing::Keep, true);
-    assert!(backup(&strict).is_err());
-    backup(&lossless).unwrap();
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::thread;
 use std::time::Duration;
 
-use super::proxy::{Mode, Proxy};
 use super::*;
 
 /// Lets commits wait for a standby with this name.
@@ -68,56 +67,6 @@ fn an_append_counts_only_after_the_synchronous_standby_has_it() {
 }
 
 #[test]
-fn a_promoted_standby_is_another_engine_unless_a_fail_over_loses_nothing() {
-    let Some(mut primary) = Postgres::start("the promotion", "") else {
-        return;
-    };
-    let standby = primary.standby("second");
-    require_standby(&primary, "second");
-    let mut config = config(
-        format!(
-            "host=127.0.0.1,127.0.0.1 port={},{} user=postgres dbname=postgres",
-            primary.port(),
-            standby.port()
-        ),
-        "tenure",
-    );
-    let connects =
-        |config: &PostgresConfig| PostgresConnect::new(config.clone(), "default", ATTEMPT).unwrap();
-    let strict = connects(&config);
-    config.failover = Failover::Lossless;
-    let lossless = connects(&config);
-    let mut first = strict.connect().unwrap();
-    let mut second = lossless.connect().unwrap();
-    let before = (first.head().unwrap().engine, second.head().unwrap().engine);
-    assert_eq!(append(&mut *first, None, 1), Ok(Appended::Done));
-    assert_eq!(beat(&mut *second, 1, 2), Ok(Appended::Done));
-
-    primary.crash();
-    // Before the promotion there is only a standby.
-    let error = append(&mut *second, Some(2), 3).unwrap_err();
-    assert!(!matches!(error, LogError::Misconfigured(_)), "{error:?}");
-    let error = append(&mut *second, Some(2), 3).unwrap_err();
-    assert!(matches!(error, LogError::NotApplied(_)), "{error:?}");
-    assert!(error.to_string().contains("is a standby"), "{error}");
-    standby.promote();
-
-    // A connection that was there before, and one that the same server opens later.
-    for mut log in [first, strict.connect().unwrap()] {
-        let appended = wait_for("an answer", || append(&mut *log, Some(2), 3).ok());
-        let Appended::Refused(sighting) = appended else {
-            panic!("another engine took an append: {appended:?}");
-        };
-        assert_ne!(sighting.engine, before.0);
-        assert_eq!(log.head(), Ok(sighting));
-    }
-    assert_eq!(append(&mut *second, Some(2), 3), Ok(Appended::Done));
-    let sighting = second.head().unwrap();
-    assert_eq!(sighting.engine, before.1);
-    assert_eq!(sighting.head, Some(head(3).into()));
-}
-
-#[test]
 fn a_lossless_fail_over_to_a_standby_that_is_not_synchronous_is_warned_of() {
     let Some(primary) = Postgres::start("the warning", "") else {
         return;
@@ -150,105 +99,4 @@ fn a_lossless_fail_over_to_a_standby_that_is_not_synchronous_is_warned_of() {
     wait_for("the end of the warning", || {
         warnings(&config).is_empty().then_some(())
     });
-}
-
-#[test]
-fn an_isolated_former_primary_acknowledges_nothing() {
-    let Some(primary) = Postgres::start("the isolated primary", "") else {
-        return;
-    };
-    let standby = primary.standby("second");
-    require_standby(&primary, "second");
-    let (old, new) = (primary.port(), standby.port());
-    let mut config = config(
-        format!("host=127.0.0.1,127.0.0.1 port={old},{new} user=postgres dbname=postgres"),
-        "tenure",
-    );
-    config.failover = Failover::Lossless;
-    let connects = PostgresConnect::new(config, "default", Duration::from_secs(2)).unwrap();
-    let mut log = connects.connect().unwrap();
-    wait_for("the tables", || log.head().ok());
-    assert_eq!(append(&mut *log, None, 1), Ok(Appended::Done));
-    standby.promote();
-    // The former primary is there and accepts writes. No attempt at it succeeds, and after an
-    // attempt without an answer the next server is asked.
-    let unanswered = append(&mut *log, Some(1), 2);
-    assert!(is_unknown(&unanswered), "{unanswered:?}");
-    append_in_time(&mut *log, 1, 2);
-    assert_eq!(standby.query("select count(*) from tenure.log"), "2");
-    assert_eq!(primary.query("select count(*) from tenure.log"), "1");
-}
-
-#[test]
-fn an_append_whose_connection_breaks_has_an_unknown_outcome_that_a_repetition_resolves() {
-    let Some(server) = shared_server("proxy") else {
-        return;
-    };
-    let proxy = Proxy::to(server.port());
-    let connects = PostgresConnect::new(config(proxy.url(), "proxied"), "default", ATTEMPT);
-    let mut log = connects.unwrap().connect().unwrap();
-    assert_eq!(append(&mut *log, None, 1), Ok(Appended::Done));
-    // So that its statement is prepared.
-    assert_eq!(append(&mut *log, Some(1), 2), Ok(Appended::Done));
-
-    proxy.set(Mode::CloseAtAnswer);
-    let applied = append(&mut *log, Some(2), 3);
-    assert!(is_unknown(&applied), "{applied:?}");
-    assert_eq!(refused_by(append(&mut *log, Some(2), 3)), Some(3));
-
-    assert_eq!(append(&mut *log, Some(3), 4), Ok(Appended::Done));
-    proxy.set(Mode::CloseAtRequest);
-    let lost = append(&mut *log, Some(4), 5);
-    assert!(is_unknown(&lost), "{lost:?}");
-    assert_eq!(append(&mut *log, Some(4), 5), Ok(Appended::Done));
-}
-
-#[test]
-fn a_connection_may_take_longer_than_a_call() {
-    let Some(server) = shared_server("a slow connection") else {
-        return;
-    };
-    // The tables are there, so the connection needs about ten answers, and a call needs one or two.
-    assert_eq!(
-        append(&mut *connect(server, "slow"), None, 1),
-        Ok(Appended::Done)
-    );
-    let proxy = Proxy::to(server.port());
-    proxy.set(Mode::Slow);
-    let connects = PostgresConnect::new(config(proxy.url(), "slow"), "default", SHORT);
-    let mut log = connects.unwrap().connect().unwrap();
-    let early = log.head();
-    assert!(matches!(early, Err(LogError::NotApplied(_))), "{early:?}");
-    wait_for("a connection", || log.head().ok());
-    append_in_time(&mut *log, 1, 2);
-}
-
-/// Appends until the outcome is known: on a busy machine an answer may come too late.
-fn append_in_time(log: &mut dyn SharedLog, expected: u64, number: u64) {
-    let appended = wait_for("an append", || append(log, Some(expected), number).ok());
-    if appended != Appended::Done {
-        assert_eq!(refused_by(Ok(appended)), Some(number));
-    }
-}
-
-#[test]
-fn a_connection_that_ended_while_it_was_idle_is_replaced_without_a_failed_call() {
-    let Some(server) = shared_server("idle") else {
-        return;
-    };
-    let mut log = connect(server, "idle");
-    assert_eq!(append(&mut *log, None, 1), Ok(Appended::Done));
-    let terminate = "select pg_terminate_backend(pid) from pg_stat_activity
-        where application_name = 'tenure' and query like '%\"idle\".head%'";
-    // On a busy machine the connection may see its end late.
-    let is_replaced = |number: u64| {
-        assert!(server.query(terminate).contains('t'));
-        thread::sleep(Duration::from_millis(300));
-        let appended = append(&mut *log, Some(number), number + 1);
-        if appended != Ok(Appended::Done) {
-            append_in_time(&mut *log, number, number + 1);
-        }
-        appended == Ok(Appended::Done)
-    };
-    assert!((1..=10).any(is_replaced));
 }

@@ -4,7 +4,6 @@ mod access;
 mod appends;
 mod changes;
 mod failovers;
-mod proxy;
 mod transport;
 
 use std::sync::OnceLock;
@@ -84,17 +83,6 @@ fn append(
         expected: expected.as_deref().map(str::as_bytes),
         head: new.as_bytes(),
         batch: Some(batch(number)),
-        edits: &[],
-        keep_from: 0,
-    })
-}
-
-/// An append that has only a head.
-fn beat(log: &mut dyn SharedLog, expected: u64, number: u64) -> Result<Appended, LogError> {
-    log.append(&Append {
-        expected: Some(head(expected).as_bytes()),
-        head: head(number).as_bytes(),
-        batch: None,
         edits: &[],
         keep_from: 0,
     })

@@ -85,31 +85,6 @@ fn a_crash_after_any_append_loses_nothing_and_the_next_server_goes_on() {
 }
 
 #[test]
-fn revisions_and_the_floor_go_on_over_take_overs() {
-    let service = MemoryService::new();
-    let mut revision = 0;
-    let mut store = None;
-    for generation in 1..=4 {
-        let mut server = Server::new(&format!("store-{generation}"), &service);
-        let mut owner = server.own();
-        assert_eq!(owner.generation, generation);
-        assert!(owner.revision >= revision && owner.revision > 0);
-        let floor = (generation > 1).then(|| Epoch::new(100 + generation - 1).unwrap());
-        assert_eq!(owner.loaded.floors.greatest(), floor);
-        let id = owner.loaded.store_id.clone();
-        assert_eq!(*store.get_or_insert_with(|| id.clone()), id);
-        owner.write().unwrap();
-        let gone = delete(owner.revision + 1, 7, 100 + generation);
-        owner.commit(&[alone(gone)]).unwrap();
-        revision = owner.revision;
-        // The floor of a smaller epoch changes nothing.
-        let gone = delete(owner.revision + 1, 7, 3);
-        owner.commit(&[alone(gone)]).unwrap();
-    }
-    check_chain(&service.content());
-}
-
-#[test]
 fn a_log_with_changed_or_missing_places_is_refused_and_left_as_it_is() {
     let service = MemoryService::new();
     let mut server = Server::new("first", &service);
@@ -231,44 +206,4 @@ fn the_backlog_and_the_log_stay_bounded_without_an_idle_moment() {
     assert_eq!(content.places.len() as u64, count);
     assert!(content.batches.len() >= KEPT.changes / 100);
     check_chain(&content);
-}
-
-#[test]
-fn as_many_segments_are_kept_as_have_the_last_terms() {
-    let service = MemoryService::new();
-    let mut server = Server::new("first", &service);
-    let mut owner = server.own();
-    for epoch in 1..=100 {
-        let revision = owner.revision + 1;
-        let mut set = alone(end(revision, epoch));
-        if epoch > 1 {
-            let record = tenure_core::lease::Record::restore(
-                crate::engine::testing::stored(10),
-                tenure_core::Instant::default(),
-            );
-            set.before.record = record;
-        }
-        owner.commit(&[set]).unwrap();
-        if epoch % 3 == 0 {
-            owner.rest();
-        }
-        if epoch == 50 {
-            // The next owner reads the segments before it writes one.
-            owner.engine.close().unwrap();
-            drop(owner);
-            owner = server.own();
-        }
-        let key = LeaseKey::of_text("ns/job-1");
-        let terms = owner.engine.terms().terms(&key, Epoch::MAX, MOST).unwrap();
-        let epochs: Vec<u64> = terms.iter().map(|term| term.epoch.get()).collect();
-        let expected: Vec<u64> = (1..=epoch).rev().take(MOST).collect();
-        assert_eq!(epochs, expected);
-        let up_to = owner.engine.terms();
-        let up_to = up_to.terms(&key, Epoch::new(epoch.max(2) - 1).unwrap(), 2);
-        assert_eq!(up_to.unwrap()[0].epoch.get(), epoch.max(2) - 1);
-    }
-    owner.rest();
-    let content = service.content();
-    let segments = content.places.keys().filter(|key| key.starts_with("term/"));
-    assert!(segments.count() <= MOST.div_ceil(8) + 1);
 }

@@ -1,7 +1,6 @@
 //! Servers that follow, race, hand over and come back.
 
 use std::thread;
-use std::time::Instant;
 
 use super::*;
 
@@ -15,33 +14,6 @@ fn follow(server: &mut Server, duration: Duration) -> Option<Owner> {
         server.advance(T / 12);
     }
     None
-}
-
-#[test]
-fn an_idle_owner_is_called_in_time_for_its_beats_and_stays_the_owner() {
-    let service = MemoryService::new();
-    let mut server = Server::new("first", &service);
-    let mut owner = server.own();
-    let mut standby = Server::new("standby", &service);
-    assert!(standby.follower.step().unwrap().is_none());
-    let began = head_of(&service.content()).head.sequence;
-    for _ in 0..60 {
-        let within = owner.engine.checkpoint_within().unwrap();
-        assert!(within <= T / 6, "{within:?}");
-        server.advance(within);
-        assert!(server.serving().check());
-        owner.engine.checkpoint(Load::Idle).unwrap();
-        standby.advance(within);
-        assert!(standby.follower.step().unwrap().is_none());
-    }
-    let beats = head_of(&service.content()).head.sequence - began;
-    assert!((55..=62).contains(&beats), "{beats}");
-    assert_eq!(standby.role(), OwnershipRole::Following);
-    // Without beats the standby takes over, and not before T has passed.
-    let taken = follow(&mut standby, T * 11 / 12);
-    assert!(taken.is_none());
-    let owner = follow(&mut standby, T / 2).expect("a take-over");
-    assert_eq!(owner.generation, 2);
 }
 
 #[test]
@@ -125,65 +97,6 @@ fn a_server_that_hands_over_is_followed_at_once_and_stands_by() {
     check_chain(&service.content());
 }
 
-#[test]
-fn a_standby_counts_from_the_arrival_of_a_read_and_an_owner_from_the_sending_of_an_append() {
-    let service = MemoryService::new();
-    let mut server = Server::new("first", &service);
-    drop(server.own());
-    let mut standby = Server::new("standby", &service);
-    // Each call takes T/8 by the clock of its server.
-    standby.connect.advance_in_calls(&standby.clock, T / 8);
-    let began = standby.clock.load(Ordering::SeqCst);
-    let next = standby.own();
-    let took = Duration::from_nanos(standby.clock.load(Ordering::SeqCst) - began);
-    // A read, T from its answer, and the append. The content is read while the server follows.
-    assert!(took >= T / 8 + T + T / 8, "{took:?}");
-    assert_eq!(next.generation, 2);
-    drop(next);
-
-    let service = MemoryService::new();
-    let mut server = Server::new("first", &service);
-    let mut owner = server.own();
-    server.connect.advance_in_calls(&server.clock, T / 8);
-    let began = server.clock.load(Ordering::SeqCst);
-    owner.write().unwrap();
-    let passed = Duration::from_nanos(server.clock.load(Ordering::SeqCst) - began);
-    server.advance(T * 5 / 6 - passed - Duration::from_millis(1));
-    assert!(server.serving().check());
-    server.advance(Duration::from_millis(1));
-    assert!(!server.serving().check());
-}
-
-#[test]
-fn an_engine_that_is_dropped_without_a_hand_over_serves_nothing_and_is_handed_over_later() {
-    let service = MemoryService::new();
-    let mut server = Server::new("first", &service);
-    let mut owner = server.own();
-    owner.write().unwrap();
-    drop(owner);
-    assert!(!server.serving().check());
-    server.follower.begin().unwrap();
-    assert!(server.follower.step().unwrap().is_none());
-    let state = head_of(&service.content()).head.state;
-    assert_eq!(state, tenure_core::ownership::HeadState::Vacant);
-    assert_eq!(server.own().loaded.leases.len(), 1);
-}
-
-#[test]
-fn a_take_over_that_arrives_late_loses_against_the_first_one() {
-    let service = MemoryService::new();
-    let mut slow = Server::new("slow", &service);
-    slow.connect.fail_appends([Some(Fault::Late)]);
-    assert!(slow.follower.step().unwrap().is_none());
-    let mut quick = Server::new("quick", &service);
-    let mut owner = quick.own();
-    service.deliver_late();
-    assert!(follow(&mut slow, T / 2).is_none());
-    assert_eq!(slow.role(), OwnershipRole::Following);
-    owner.write().unwrap();
-    assert_eq!(service.content().heads.len(), 2);
-}
-
 /// While a server loads, it appends, so that loading may take longer than T.
 #[test]
 fn a_server_that_loads_for_long_stays_the_owner() {
@@ -216,55 +129,4 @@ fn a_server_that_loads_for_long_stays_the_owner() {
     assert_eq!(count, 3);
     owner.write().unwrap();
     check_chain(&service.content());
-}
-
-#[test]
-fn of_several_servers_that_start_together_one_at_a_time_owns_the_log() {
-    let service = MemoryService::new();
-    let ownership = Duration::from_secs(1);
-    // At least for a while, and until several servers had their turn.
-    let begin = Instant::now();
-    let is_over = move |service: &MemoryService| {
-        let head = service.content().head;
-        let head = head.and_then(|head| HeadRecord::decode(&head).ok());
-        let had_turns = head.is_some_and(|record| record.head.generation >= 3);
-        let passed = begin.elapsed();
-        passed > Duration::from_millis(1_500) && had_turns || passed > Duration::from_secs(60)
-    };
-    let servers: Vec<_> = (0..3)
-        .map(|number| {
-            let service = Arc::clone(&service);
-            thread::spawn(move || {
-                let clock = Arc::new(AtomicU64::new(0));
-                let name = format!("store-{number}");
-                let system = OwnershipClock::System;
-                let mut server = Server::with_clock(&name, &service, ownership, clock, system);
-                let stop = Arc::clone(&server.stop);
-                let stopping = thread::spawn(move || {
-                    while !is_over(&service) {
-                        thread::sleep(Duration::from_millis(10));
-                    }
-                    stop.set();
-                });
-                let mut written = 0_u64;
-                while let Ok(reign) = server.follower.run_until_owner() {
-                    let mut owner = server.owner(reign);
-                    for _ in 0..20 {
-                        written += u64::from(owner.write().is_ok());
-                    }
-                    let _ = owner.engine.close();
-                }
-                stopping.join().unwrap();
-                written
-            })
-        })
-        .collect();
-    let written: u64 = servers
-        .into_iter()
-        .map(|server| server.join().unwrap())
-        .sum();
-    let content = service.content();
-    check_chain(&content);
-    assert_eq!(head_of(&content).content.leases, written);
-    assert!(head_of(&content).head.generation >= 3, "{written}");
 }

@@ -24,7 +24,7 @@ use super::serving::{OwnershipClock, Serving};
 use super::status::ClusterStatus;
 use super::stop::Stop;
 use crate::config::{ClusterAccess, ClusterConfig};
-use crate::engine::testing::{alone, batches, delete, end, write};
+use crate::engine::testing::{alone, batches, delete, write};
 use crate::engine::{AppendError, Batch, Load, Loaded, Log, Progress, TermHistory};
 use crate::model::{ChangeSet, Content, LeaseKey, TermRecord};
 
@@ -113,10 +113,6 @@ impl Server {
 
     fn status(&self) -> Arc<ClusterStatus> {
         self.follower.status()
-    }
-
-    fn role(&self) -> OwnershipRole {
-        self.status().view().role
     }
 }
 

@@ -236,21 +236,6 @@ fn a_final_backup_deposes_the_owner_and_no_server_takes_the_log_over() {
 }
 
 #[test]
-fn a_final_backup_of_a_log_that_was_left_does_not_wait() {
-    let service = MemoryService::new();
-    let mut model = Model::default();
-    let (_server, mut owner) = used(&service, &mut model);
-    owner.engine.close().unwrap();
-    drop(owner);
-    let files = Files::new();
-    let mut waited = Duration::ZERO;
-    let made = files.backup_with(&mut *log(&service), true, |time| waited += time);
-    made.unwrap();
-    assert_eq!(waited, Duration::ZERO);
-    check_backup(&files, &model);
-}
-
-#[test]
 fn a_final_backup_wins_against_an_owner_that_appends_and_has_all_that_it_committed() {
     let service = MemoryService::new();
     let mut server = Server::new("first", &service);
