@@ -122,19 +122,6 @@ fn an_interrupted_demo_leaves_nothing_and_exits_with_the_code_of_the_signal() {
 }
 
 #[test]
-fn a_demo_that_is_interrupted_while_it_starts_leaves_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut demo = demo(&folder, &["--workers", "5"]);
-    wait_for("the store", || {
-        (!processes_below(folder.path()).is_empty()).then_some(())
-    });
-    demo.signal(Signal::SIGINT);
-    assert_eq!(demo.wait().code(), Some(130), "{}", demo.stderr());
-    assert!(processes_below(folder.path()).is_empty());
-    assert!(is_empty(&folder));
-}
-
-#[test]
 fn a_killed_demo_leaves_no_processes() {
     for event in ["started", "leader", "fault"] {
         let folder = tempfile::tempdir().unwrap();
@@ -164,17 +151,6 @@ fn an_impossible_demo_is_refused_before_anything_starts() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(flag) && said.contains(value), "{said}");
     }
-}
-
-#[test]
-fn a_demo_of_two_peers_is_refused_because_one_of_them_is_no_majority() {
-    let output = run(&["demo", "--strategy", "bully", "--workers", "2"]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(
-        said.contains("--workers 2") && said.contains("at least 3"),
-        "{said}"
-    );
 }
 
 #[test]

@@ -2,15 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
 use serde_json::json;
-use tenure_tests::history::{self, Call, What};
-use tenure_tests::process::Process;
 use tenure_tests::proxy::Proxy;
 use tenure_tests::receiver::{Link, now};
 use tokio::task::JoinHandle;
 
-use super::{Answer, Bench, Client, ELECTION, LEASE, id};
+use super::{Answer, Bench, Client, ELECTION, id};
 
 const CANDIDATES: u64 = 50;
 const HAND_OVERS: u64 = 200;
@@ -135,81 +132,4 @@ fn an_acquire_with_a_lost_answer_is_granted_once() {
         assert!(begin.elapsed() < Duration::from_secs(60));
     });
     bench.tap.assert_possible();
-}
-
-#[test]
-fn candidates_whose_grants_are_each_lost_once_lead_one_after_the_other() {
-    /// A candidate that retries with another id, or not at all, would wait for the end of the
-    /// lease.
-    const LEASE: &str = "20000";
-    const AT_MOST: Duration = Duration::from_secs(8);
-    const COUNT: usize = 4;
-    let bench = Bench::new();
-    bench.tap.lose_grants();
-    let address = bench.tap.address();
-    let start = |id: &str| Process::spawn(&mut bench.candidate_with(id, address, LEASE));
-    let mut candidates: Vec<_> = ["a", "b", "c", "d"].map(|id| (id, start(id))).into();
-    assert_eq!(candidates.len(), COUNT);
-    let mut led = vec![bench.receiver.next_leader(0)];
-    while candidates.len() > 1 {
-        let leader = led[led.len() - 1].clone();
-        bench.wait_for_waiters(candidates.len() as u64 - 1);
-        let index = candidates
-            .iter()
-            .position(|(id, _)| *id == leader.candidate);
-        let (_, mut old) = candidates.remove(index.expect("a candidate that has not led yet"));
-        old.signal(Signal::SIGTERM);
-        let stopped = bench.receiver.note(&leader.candidate, "stopped");
-        let next = bench.receiver.next_leader(leader.epoch);
-        let gap = next.at.saturating_sub(stopped.at);
-        eprintln!(
-            "the next leader acted {gap:?} after the task ended, although its grant was lost"
-        );
-        assert!(gap < AT_MOST, "{gap:?}");
-        assert!(old.wait().success());
-        led.push(next);
-    }
-    // Each candidate was granted once, and each answer with a grant was lost.
-    assert_eq!(bench.tap.lost_grants(), COUNT);
-    let calls = bench.tap.calls();
-    let asked = |call: &&Call| matches!(call.what, What::Acquire { .. });
-    let epochs_in_answers = calls.iter().filter(asked).filter_map(granted);
-    let mut epochs_in_answers: Vec<u64> = epochs_in_answers.collect();
-    epochs_in_answers.dedup();
-    let epochs: Vec<u64> = led.iter().map(|act| act.epoch).collect();
-    assert_eq!(epochs_in_answers, epochs);
-    bench.verify();
-}
-
-/// The epoch of the grant in this call's answer.
-fn granted(call: &Call) -> Option<u64> {
-    match &call.answer {
-        Some((_, history::Answer::Done(seen))) => seen.epoch,
-        _ => None,
-    }
-}
-
-#[test]
-fn a_candidate_whose_first_answer_is_lost_leads_well_before_the_lease_would_have_expired() {
-    let bench = Bench::new();
-    let proxy = bench
-        .runtime
-        .block_on(Proxy::start(bench.tap.address()))
-        .unwrap();
-    proxy.lose_replies(1);
-    let mut command = bench.candidate_command("first", proxy.address());
-    let _first = Process::spawn(&mut command);
-    let act = bench.receiver.next_leader(0);
-    assert_eq!(proxy.replies_to_lose(), 0);
-    let calls = bench.tap.calls();
-    let asked = Duration::from_nanos(calls[0].sent.as_nanos());
-    eprintln!("led {:?} after its first request", act.at - asked);
-    assert!(act.at - asked < LEASE, "{:?}", act.at - asked);
-    // One grant: the lease keeps the epoch.
-    let calls = bench.tap.calls();
-    let mut epochs = calls.iter().filter_map(granted).collect::<Vec<_>>();
-    epochs.dedup();
-    assert_eq!(epochs, [act.epoch]);
-    assert_eq!(bench.status()["epoch"], act.epoch);
-    bench.verify();
 }

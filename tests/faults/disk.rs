@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -251,40 +250,6 @@ fn a_store_that_is_killed_while_it_creates_its_folder_creates_it_at_the_next_sta
             return;
         }
     }
-}
-
-#[test]
-fn changes_are_acknowledged_only_when_on_disk_and_renewals_do_not_wait_for_them() {
-    let test = "changes_are_acknowledged_only_when_on_disk_and_renewals_do_not_wait_for_them";
-    if !has_strace(test) {
-        return;
-    }
-    const SLOW: Duration = Duration::from_millis(1_500);
-    let bench = Bench::new();
-    assert_eq!(bench.acquire(1).unwrap().0, 200);
-    let how = format!("delay_enter={}", SLOW.as_micros());
-    let _strace = bench.inject(SYNC, &how);
-    let begin = Instant::now();
-    let (client, other) = (bench.client.clone(), bench.client.clone());
-    bench.runtime.block_on(async {
-        let granted = tokio::spawn(async move { client.acquire("tests/lease-2", 2).await });
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        let renewed = other.renew("tests/lease-1", 1).await;
-        assert_eq!(renewed.unwrap().0, 200);
-        let renewed_after = begin.elapsed();
-        assert!(
-            !granted.is_finished(),
-            "answered before the grant was on disk"
-        );
-        assert!(renewed_after < SLOW, "a renewal waited: {renewed_after:?}");
-        // A read must not show the grant early either.
-        let seen = other.view("tests/lease-2").await.unwrap();
-        assert!(
-            begin.elapsed() >= SLOW,
-            "read before the grant was on disk: {seen:?}"
-        );
-        assert_eq!(granted.await.unwrap().unwrap().0, 200);
-    });
 }
 
 #[test]

@@ -4,10 +4,8 @@
 
 mod blobs;
 mod contention;
-mod damage;
 mod disk;
 mod full_disk;
-mod garbage;
 mod leader;
 mod machine;
 mod store;

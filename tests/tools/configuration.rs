@@ -3,8 +3,7 @@
 use std::fs;
 
 use serde_json::json;
-use tenure_tests::process::{Process, command, run};
-use tenure_tests::wait_for;
+use tenure_tests::process::{command, run};
 
 use super::{code, json_of, stderr, stdout};
 
@@ -56,33 +55,6 @@ fn a_check_without_an_election_prints_no_time_without_a_leader() {
 }
 
 #[test]
-fn a_warning_is_logged_for_limits_that_contradict_each_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tenure.toml");
-    let text = "[serve]\nengine = \"memory\"\nlisten = \"127.0.0.1:0\"\nmax_connections = 100\n\
-                max_body_bytes = 1024\n";
-    fs::write(&path, text).unwrap();
-    let path = path.to_str().unwrap();
-    let output = run(&["config", "check", path]);
-    assert_eq!(code(&output), 0, "{output:?}");
-    let told = |text: &str| {
-        let is_told = |limits| text.contains(limits);
-        is_told("max_connections = 100 is not above max_waiting = 50000")
-            && is_told("max_metadata_bytes = 4096 does not fit into max_body_bytes = 1024")
-            && is_told("max_connections_per_address = 1000 is not below max_connections = 100")
-    };
-    assert!(told(&stdout(&output)), "{output:?}");
-    let checked = json_of(&run(&["config", "check", path, "--json"]));
-    assert_eq!(
-        checked["warnings"].as_array().unwrap().len(),
-        3,
-        "{checked}"
-    );
-    let store = Process::start(&["serve", "--config", path]);
-    wait_for("the warnings", || told(&store.stderr()).then_some(()));
-}
-
-#[test]
 fn an_unknown_variable_is_reported_with_the_nearest_setting() {
     let check = |name: &str| {
         let mut check = command(&["config", "show"]);
@@ -108,154 +80,6 @@ fn an_unknown_variable_is_reported_with_the_nearest_setting() {
         "TENURES",
     ] {
         assert_eq!(check(name), "", "{name}");
-    }
-}
-
-#[test]
-fn a_store_keeps_to_the_limits_that_are_set() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tenure.toml");
-    fs::write(
-        &path,
-        "[serve]\nengine = \"memory\"\nlisten = \"127.0.0.1:0\"\n",
-    )
-    .unwrap();
-    let mut serve = command(&["serve", "--config", path.to_str().unwrap()]);
-    let store = Process::spawn(serve.env("TENURE_MAX_LEASES_PER_NAMESPACE", "1"));
-    let url = wait_for("the store to listen", || {
-        let line = store.stdout();
-        Some(line.strip_prefix("listening on ")?.trim_end().to_owned())
-    });
-    let once = |election: &str| {
-        run(&[
-            "run",
-            "--once",
-            "--election",
-            election,
-            "--server",
-            &url,
-            "--",
-            "true",
-        ])
-    };
-    assert_eq!(code(&once("tests/one")), 0);
-    let mut second = Process::start(&[
-        "run",
-        "--election",
-        "tests/two",
-        "--server",
-        &url,
-        "--",
-        "true",
-    ]);
-    wait_for("the log line about the limit", || {
-        let told = second.stderr().contains("over_limit");
-        (told || second.has_ended()).then_some(())
-    });
-    assert!(
-        second.stderr().contains("over_limit"),
-        "{}",
-        second.stderr()
-    );
-}
-
-#[test]
-fn a_wrong_configuration_is_reported_with_file_and_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tenure.toml");
-    for (text, line) in [
-        (
-            "election = \"a\"\nlease_duratoin = \"1s\"",
-            ":2: unknown key lease_duratoin",
-        ),
-        ("\n\npriority = \"low\"", ":3: priority"),
-        (
-            "lease_duration = \"3s\"\nstop_grace = \"4s\"",
-            "tenure.toml:2",
-        ),
-        ("[serve]\nlisten = \"nowhere\"", ":2: listen"),
-        (
-            "[serve]\nmax_metadata_bytes = 4097",
-            ":2: max_metadata_bytes = 4097: must be a whole number, 0 to 4096",
-        ),
-        (
-            "[serve]\nmax_history = 0",
-            ":2: max_history = 0: must be a whole number, 1 to 10000",
-        ),
-        ("[serve]\nrequest_time = 5", ":2: request_time"),
-        ("[serve]\nmax_waiting = -1", ":2: max_waiting"),
-        ("[serve]\nlisen = \"x\"", ":2: unknown key lisen"),
-        ("election = = 1", "tenure.toml"),
-    ] {
-        fs::write(&path, text).unwrap();
-        let output = run(&["config", "check", path.to_str().unwrap()]);
-        assert_eq!(code(&output), 2, "{text}: {output:?}");
-        assert!(stderr(&output).contains(line), "{text}: {output:?}");
-        assert!(stdout(&output).is_empty(), "{text}: {output:?}");
-    }
-    let output = run(&["config", "check", "/no/such/file"]);
-    assert!(
-        code(&output) == 2 && stderr(&output).contains("/no/such/file"),
-        "{output:?}"
-    );
-}
-
-#[test]
-fn each_limit_is_refused_outside_of_its_range_with_both_ends() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tenure.toml");
-    let check = |key: &str, value: &str| {
-        fs::write(&path, format!("[serve]\n{key} = {value}\n")).unwrap();
-        run(&["config", "check", path.to_str().unwrap()])
-    };
-    for (key, least, below, most, above) in [
-        ("max_body_bytes", "1024", "1023", "1048576", "1048577"),
-        ("max_header_bytes", "8192", "8191", "65536", "65537"),
-        ("max_name_bytes", "1", "0", "128", "129"),
-        ("max_namespaces", "1", "0", "1000000000", "1000000001"),
-        (
-            "max_leases_per_namespace",
-            "1",
-            "0",
-            "1000000000",
-            "1000000001",
-        ),
-        (
-            "max_waiters_per_lease",
-            "0",
-            "-1",
-            "1000000000",
-            "1000000001",
-        ),
-        ("max_waiting", "0", "-1", "1000000000", "1000000001"),
-        ("max_watchers", "0", "-1", "1000000000", "1000000001"),
-        ("max_answers", "1", "0", "1000000000", "1000000001"),
-        ("max_history", "1", "0", "10000", "99999999999999999999"),
-        ("max_connections", "1", "0", "1000000000", "1000000001"),
-        ("max_metadata_bytes", "0", "-1", "4096", "4097"),
-        ("header_time", "\"10ms\"", "\"9ms\"", "\"5m\"", "\"301s\""),
-        ("request_time", "\"10ms\"", "\"9ms\"", "\"5m\"", "\"301s\""),
-    ] {
-        for fine in [least, most] {
-            let output = check(key, fine);
-            assert_eq!(code(&output), 0, "{key} = {fine}: {output:?}");
-        }
-        let no_number = if key.ends_with("time") { "5" } else { "1.5" };
-        for wrong in [below, above, no_number, "true", "[1]", "\"1\""] {
-            let output = check(key, wrong);
-            let said = stderr(&output);
-            assert_eq!(code(&output), 2, "{key} = {wrong}: {said}");
-            let place = format!("tenure.toml:2: {key} = {wrong}: ");
-            assert!(said.contains(&place), "{said}");
-            let range = match wrong {
-                _ if [below, above].contains(&wrong) && key.ends_with("time") => {
-                    "must be from 10ms to 300s"
-                }
-                _ if key.ends_with("time") => "a number and a unit, such as \"15s\"",
-                _ => &format!("must be a whole number, {least} to {most}"),
-            };
-            assert!(said.contains(range), "{said}");
-        }
     }
 }
 

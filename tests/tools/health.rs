@@ -4,7 +4,7 @@ use std::fs;
 
 use tenure_tests::process::{Process, run};
 
-use super::{Bench, ELECTION, code, stderr};
+use super::{Bench, code, stderr};
 
 #[test]
 fn an_unhealthy_command_loses_its_term() {
@@ -50,31 +50,6 @@ fn an_unhealthy_command_loses_its_term() {
         !tenure_tests::process::is_alive(pid),
         "the processes of the health command are gone"
     );
-}
-
-#[test]
-fn a_healthy_command_ends_by_itself() {
-    let bench = Bench::new();
-    let seen = bench.folder.path().join("seen");
-    let ask = format!("echo $TENURE_ELECTION >> {}", seen.display());
-    let flags = [
-        "--once",
-        "--health-command",
-        "sh",
-        "--health-arg",
-        "-c",
-        "--health-arg",
-        &ask,
-        "--health-interval",
-        "100ms",
-    ];
-    let wait = format!(
-        "while ! [ -s {} ]; do sleep 0.02; done; exit 7",
-        seen.display()
-    );
-    let mut process = Process::spawn(&mut bench.leading("well", &flags, &["sh", "-c", &wait]));
-    assert_eq!(process.wait().code(), Some(7), "{}", process.stderr());
-    assert!(fs::read_to_string(&seen).unwrap().starts_with(ELECTION));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tenure_tests::process::{command, run};
 use tenure_tests::wait_for;
 
@@ -86,40 +86,6 @@ fn a_handover_to_the_holder_prints_a_warning() {
     let said = stderr(&output);
     assert!(said.contains("holds the lease now"), "{said}");
     assert!(!said.contains("no candidate waits"), "{said}");
-}
-
-#[test]
-fn a_history_has_the_holders_and_the_reasons_of_the_ends() {
-    let bench = Bench::new();
-    let _first = bench.candidate("first", &[]);
-    bench.wait_for_leader("first");
-    let reason = ["--period", "2s", "--reason", "bad release"];
-    let output = bench.run(&[&["break", ELECTION], &reason[..]].concat());
-    assert_eq!(code(&output), 0, "{output:?}");
-    let history = || json_of(&bench.run(&["history", ELECTION, "--json"]));
-    let running = &history()["terms"][0];
-    assert_eq!(
-        (&running["holder"], &running["reason"]),
-        (&json!("first"), &json!("bad release"))
-    );
-
-    let _second = bench.candidate("second", &[]);
-    bench.wait_for_leader("second");
-    let terms = history()["terms"].clone();
-    let parts = |term: &Value| json!([term["holder"], term["end"], term["reason"]]);
-    let told: Vec<Value> = terms.as_array().unwrap().iter().map(parts).collect();
-    let expected = [
-        json!(["second", null, null]),
-        json!(["first", "broken", "bad release"]),
-    ];
-    assert_eq!(told, expected);
-    let table = stdout(&bench.run(&["history", ELECTION]));
-    let lines: Vec<&str> = table.lines().collect();
-    assert_eq!(lines.len(), 3, "{table}");
-    assert!(
-        lines[2].contains("broken") && lines[2].contains("bad release"),
-        "{table}"
-    );
 }
 
 #[test]

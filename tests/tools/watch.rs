@@ -5,7 +5,6 @@ use std::process::Stdio;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tenure_tests::process::{Process, StoreProcess, command};
-use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::wait_for;
 
 use super::{Bench, ELECTION, code};
@@ -25,87 +24,11 @@ fn events(watch: &Process) -> Vec<Value> {
     lines.map(|mut line| line["event"].take()).collect()
 }
 
-/// Waits for these events, with no others before or between.
-fn wait_for_events(watch: &Process, expected: &[&str]) {
-    wait_for(&format!("{expected:?}"), || {
-        let events = events(watch);
-        let first = events.get(..expected.len())?;
-        assert_eq!(first, expected);
-        Some(())
-    });
-}
-
 /// Sends a request for which there is no command.
 async fn ask(method: &str, url: String, body: Value) -> u16 {
     let method = method.parse().unwrap();
     let request = reqwest::Client::new().request(method, url).json(&body);
     request.send().await.unwrap().status().as_u16()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_watch_prints_every_change_including_deletions() {
-    let bench = Bench::new();
-    let url = bench.store.url();
-    let one = Process::start(&["watch", ELECTION, "--json", "--server", &url]);
-    let all = Process::start(&["watch", "--namespace", "tests", "--server", &url]);
-    wait_for("the log line about a missing lease", || {
-        one.stderr().contains("no candidate has ever").then_some(())
-    });
-    let lease = format!("{url}/v1/namespaces/tests/leases/job");
-    let id = "6f1c9a64-3a52-4c0e-9d43-000000000001";
-    let acquire = json!({"holder": "a", "duration_ms": 1_000, "lease_id": id});
-    assert_eq!(ask("POST", format!("{lease}/acquire"), acquire).await, 200);
-    let metadata = json!({"lease_id": id, "metadata": {"a": "b"}});
-    assert_eq!(ask("PUT", format!("{lease}/metadata"), metadata).await, 200);
-    wait_for_events(&one, &["granted", "metadata", "expired"]);
-    assert_eq!(ask("DELETE", lease, json!({})).await, 204);
-    wait_for_events(&one, &["granted", "metadata", "expired", "deleted"]);
-    let last = lines(&one).pop().unwrap();
-    assert_eq!(
-        (&last["state"], &last["holder"]),
-        (&json!("available"), &Value::Null)
-    );
-    assert!(!one.stdout().contains(id));
-    // The other watch may have started after the first changes.
-    let text = wait_for("the deletion among all leases", || {
-        let text = all.stdout();
-        text.contains("deleted").then_some(text)
-    });
-    let (_, rest) = text
-        .split_once("tests/job  expired    -  -  expired (a, ")
-        .expect(&text);
-    let (epoch, rest) = rest.split_once("): ").expect(&text);
-    assert!(epoch.parse::<u64>().is_ok(), "{text}");
-    assert!(rest.starts_with("not renewed in time"), "{text}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_loses_its_connection_continues_at_another_address() {
-    let bench = Bench::new();
-    let proxy = Proxy::start(bench.store.address()).await.unwrap();
-    let servers = format!("http://{},{}", proxy.address(), bench.store.url());
-    let watch = Process::start(&["watch", ELECTION, "--json", "--server", &servers]);
-    wait_for("the log line about a missing lease", || {
-        watch
-            .stderr()
-            .contains("no candidate has ever")
-            .then_some(())
-    });
-    let _first = bench.candidate("first", &[]);
-    wait_for_events(&watch, &["granted"]);
-    proxy.set(ProxyMode::Refuse);
-    // The watch prints the break once, through either address.
-    assert_eq!(code(&bench.run(&["break", ELECTION, "--period", "0s"])), 0);
-    wait_for_events(&watch, &["granted", "broken"]);
-    let (lost, back, words) = wait_for(
-        "the log lines about the lost connection and about its end",
-        || {
-            let words = watch.stderr();
-            let lost = words.find("the store can't be reached")?;
-            Some((lost, words.find("the store answers again")?, words))
-        },
-    );
-    assert!(lost < back, "{words}");
 }
 
 #[test]

@@ -5,10 +5,9 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
-use tenure_tests::process::{Process, command, output, run};
-use tenure_tests::wait_for;
+use tenure_tests::process::{command, output, run};
 
-use super::{code, json_of, stderr, stdout};
+use super::{code, stderr, stdout};
 
 /// The commands that read a configuration file, without its name, which comes after `--config`.
 const READERS: &[&[&str]] = &[
@@ -174,87 +173,6 @@ fn a_check_refuses_what_the_start_refuses_with_the_same_words() {
 }
 
 #[test]
-fn etcd_on_another_machine_has_https_or_a_setting_that_permits_http() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tenure.toml");
-    let check = |lines: &str| {
-        let text =
-            format!("[serve]\nengine = \"etcd\"\n[cluster]\nserver = \"a\"\n[etcd]\n{lines}");
-        fs::write(&path, text).unwrap();
-        run(&["config", "check", path.to_str().unwrap()])
-    };
-    let remote = "endpoints = [\"http://127.0.0.1:1\", \"http://etcd-1:2379\"]\n";
-    let refused = check(remote);
-    assert_eq!(code(&refused), 2, "{refused:?}");
-    let said = stderr(&refused);
-    assert!(
-        said.contains("http://etcd-1:2379/") && said.contains("allow_plain_http"),
-        "{said}"
-    );
-    for lines in [
-        format!("{remote}allow_plain_http = true"),
-        "endpoints = [\"http://127.0.0.1:1\", \"http://[::1]:1\", \"http://localhost:1\"]".into(),
-        "endpoints = [\"https://etcd-1:2379\"]".into(),
-    ] {
-        let fine = check(&lines);
-        assert_eq!(code(&fine), 0, "{lines}: {fine:?}");
-    }
-}
-
-#[test]
-fn a_variable_without_a_value_counts_as_unset_for_settings_and_flags() {
-    let show = |variables: &[String]| {
-        let mut show = command(&["config", "show", "--json"]);
-        show.envs(variables.iter().map(|name| (name, "")));
-        let output = output(&mut show);
-        assert_eq!(code(&output), 0, "{output:?}");
-        assert_eq!(stderr(&output), "");
-        json_of(&output)
-    };
-    let plain = show(&[]);
-    let of_key = |key: &str| {
-        let key = key.strip_prefix("serve.").unwrap_or(key);
-        format!("TENURE_{}", key.replace('.', "_").to_uppercase())
-    };
-    let tables = plain.as_object().unwrap().iter();
-    let keys = tables.flat_map(|(table, keys)| {
-        let keys = keys.as_object().into_iter().flatten();
-        keys.map(move |(key, _)| match &**table {
-            "candidate" => key.clone(),
-            table => format!("{table}.{key}"),
-        })
-    });
-    let mut variables: Vec<String> = keys
-        .filter(|key| key != "metadata")
-        .map(|key| of_key(&key))
-        .collect();
-    assert!(variables.len() > 100, "{variables:?}");
-    let others = [
-        "TENURE_SERVER",
-        "TENURE_LOG",
-        "TENURE_LOG_FORMAT",
-        "TENURE_CONTEXT",
-    ];
-    variables.extend(others.map(String::from));
-    // The default of the candidate is another one at each start.
-    let known = |mut shown: Value| {
-        shown["candidate"]["candidate"] = Value::Null;
-        shown
-    };
-    assert_eq!(known(show(&variables)), known(plain));
-
-    let mut serve = command(&["serve", "--engine", "memory", "--listen", "127.0.0.1:0"]);
-    let mut store = Process::spawn(serve.envs(variables.iter().map(|name| (name, ""))));
-    wait_for("the store", || {
-        assert!(!store.has_ended(), "{}", store.stderr());
-        store.stdout().contains("listening on http").then_some(())
-    });
-    let mut list = command(&["token", "list"]);
-    let said = stderr(&output(list.env("TENURE_ACCESS_FILE", "")));
-    assert!(said.contains("/etc/tenure/access.toml"), "{said}");
-}
-
-#[test]
 fn known_variables_of_other_commands_are_not_reported_as_unknown() {
     for (name, value) in [
         ("TENURE_CONTEXT", "x"),
@@ -264,90 +182,6 @@ fn known_variables_of_other_commands_are_not_reported_as_unknown() {
     ] {
         let output = output(command(&["config", "show"]).env(name, value));
         assert_eq!(stderr(&output), "", "{name}");
-    }
-}
-
-#[test]
-fn a_path_with_a_home_directory_or_a_scheme_is_refused_in_every_place() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("tenure.toml");
-    let path = file.to_str().unwrap();
-    let refused = |what: &str, output: &Output, part: &str| {
-        let said = stderr(output);
-        assert_eq!(code(output), 2, "{what}: {said}");
-        assert!(said.contains(part), "{what}: {said}");
-        let entries: Vec<_> = folder.path().read_dir().unwrap().flatten().collect();
-        assert!(entries.len() <= 1, "{what}: {entries:?}");
-    };
-    let wrong = [
-        ("~/t", "begins with ~"),
-        ("file:///t", "is a URL"),
-        ("file:t", "is a URL"),
-    ];
-    for (value, part) in wrong {
-        for flag in [
-            &["serve", "--data-dir"][..],
-            &["serve", "--config"],
-            &["serve", "--access"],
-            &["serve", "--tls-key", "k", "--tls-certificate"],
-            &["token", "list", "--file"],
-            &["token", "create", "x", "--role", "read", "--output"],
-            &["init", "--dir"],
-            &["init", "--context-file"],
-            &["status", "a/b", "--ca-file"],
-            &["status", "a/b", "--token-file"],
-            &["status", "a/b", "--client-key", "k", "--client-certificate"],
-            &[
-                "run",
-                "--election",
-                "a",
-                "--strategy",
-                "bully",
-                "--node",
-                "1",
-                "--peers",
-                "1=http://127.0.0.1:1",
-                "--state-dir",
-            ],
-        ] {
-            let (last, before) = flag.split_last().unwrap();
-            let mut arguments = before.to_vec();
-            let last = format!("{last}={value}");
-            arguments.push(&last);
-            if arguments[0] == "run" {
-                arguments.extend(["--", "true"]);
-            }
-            let output = output(command(&arguments).current_dir(&folder));
-            refused(&format!("{arguments:?}"), &output, part);
-        }
-        for argument in [
-            &["backup"][..],
-            &["restore"],
-            &["access", "check"],
-            &["audit", "verify"],
-        ] {
-            let arguments = [argument, &[value]].concat();
-            let output = output(command(&arguments).current_dir(&folder));
-            refused(&format!("{arguments:?}"), &output, part);
-        }
-        for key in [
-            "serve.data_dir",
-            "access.file",
-            "audit.file",
-            "tls.certificate",
-            "ca_file",
-            "token_file",
-            "client_key",
-        ] {
-            fs::write(&file, format!("{key} = {value:?}\n")).unwrap();
-            let output = output(command(&["config", "check", path]).current_dir(&folder));
-            refused(key, &output, part);
-        }
-        for variable in ["TENURE_DATA_DIR", "TENURE_ACCESS_FILE", "TENURE_AUDIT_FILE"] {
-            let mut serve = command(&["serve", "--listen", "127.0.0.1:0"]);
-            let output = output(serve.env(variable, value).current_dir(&folder));
-            refused(variable, &output, part);
-        }
     }
 }
 
