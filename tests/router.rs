@@ -188,21 +188,6 @@ async fn a_leader_that_is_cut_off_answers_by_its_own_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unreachable_store_makes_the_leader_unknown() {
-    let store = LocalStore::start();
-    let proxy = Proxy::start(store.address()).await.unwrap();
-    let leader = connect(config(store.address(), "worker-1")).await;
-    let other = connect(config(proxy.address(), "worker-2")).await;
-    let routes = Routes::serve(&other).await;
-    let _term = leader.campaign().await.expect("a term");
-    routes.names(Some("worker-1")).await;
-    proxy.set(ProxyMode::Refuse);
-    routes.names(None).await;
-    proxy.set(ProxyMode::Pass);
-    routes.names(Some("worker-1")).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn routes_do_not_keep_a_candidate_and_are_not_ready_without_it() {
     let store = LocalStore::start();
     let candidate = connect(config(store.address(), "worker-1")).await;

@@ -11,7 +11,6 @@ mod kills;
 mod long_form;
 mod page;
 mod relays;
-mod requests;
 mod rolling;
 mod three;
 mod unguarded;

@@ -12,7 +12,6 @@
 //!
 //! `TENURE_ROUNDS` changes the number of rounds of the long forms.
 
-mod buckets;
 mod certificates;
 mod clocks;
 mod cuts;

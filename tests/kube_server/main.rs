@@ -10,15 +10,9 @@ mod requests;
 mod release;
 mod rights;
 
-mod hook;
 mod objects;
 mod others;
-mod outages;
-mod refusals;
-mod tokens;
 
-use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,18 +95,6 @@ impl Bench {
         Arc::get_mut(&mut self.server).expect("a server of its own")
     }
 
-    /// A service account of the namespace without rights, and a place with its files.
-    fn account(&self, name: &str) -> Place {
-        self.server.create_account(&self.place.namespace, name);
-        let files = self.folder.path().join(name);
-        self.server
-            .write_pod_files(&files, &self.place.namespace, name);
-        Place {
-            files,
-            ..self.place.clone()
-        }
-    }
-
     /// A proxy in front of the server, and the place of a candidate behind it.
     fn proxy(&self) -> (Proxy, Place) {
         let proxy = Proxy::start(self.server.address());
@@ -193,14 +175,6 @@ impl Bench {
                 .filter(|it| it.epoch > 0)
                 .collect::<Vec<_>>(),
         );
-    }
-
-    fn token_file(&self) -> PathBuf {
-        self.place.files.join("token")
-    }
-
-    fn write_token(&self, token: &str) {
-        fs::write(self.token_file(), token).unwrap();
     }
 }
 

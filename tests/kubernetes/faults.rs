@@ -164,32 +164,6 @@ async fn a_leader_keeps_its_term_while_other_programs_change_its_object_all_the_
 }
 
 #[tokio::test]
-async fn changes_of_annotations_do_not_keep_a_dead_holder_alive() {
-    let _limit = Limit::start();
-    let api = Api::start().await;
-    let first = candidate("first", &api).await;
-    first.campaign().await.unwrap().resign().await;
-    api.edit(|lease| {
-        lease["spec"]["holderIdentity"] = "dead".into();
-        lease["spec"]["leaseDurationSeconds"] = DURATION.as_secs().into();
-    });
-    let storm = api.clone();
-    let storm = tokio::spawn(async move {
-        for number in 0_u32.. {
-            storm.edit(|lease| {
-                lease["metadata"]["annotations"]["storm"] = number.to_string().into();
-            });
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    });
-    let start = Instant::now();
-    let next = first.campaign().await.unwrap();
-    assert!(start.elapsed() >= DURATION, "{:?}", start.elapsed());
-    storm.abort();
-    next.resign().await;
-}
-
-#[tokio::test]
 async fn a_waiting_candidate_asks_no_earlier_than_the_api_server_wants_and_a_leader_renews() {
     let _limit = Limit::start();
     let api = Api::start().await;
@@ -343,39 +317,4 @@ async fn after_an_outage_of_the_api_server_a_candidate_leads_at_once_under_anoth
     assert_ne!(term(&api), before);
     assert_epochs_increase(&api);
     next.resign().await;
-}
-
-#[tokio::test]
-async fn the_end_without_an_api_server_takes_seconds_however_long_the_lease_is() {
-    let _limit = Limit::start();
-    for fate in [Fate::Lost, Fate::Held] {
-        let api = Api::start().await;
-        let long = |id: &str| {
-            config(id, &api)
-                .with_adjusted_timings(|timings| {
-                    timings.lease_duration = Some(Duration::from_secs(600));
-                })
-                .unwrap()
-        };
-        let leader = Candidate::start(long("leader")).await.unwrap();
-        let follower = Candidate::start(long("follower")).await.unwrap();
-        let leadership = leader.campaign().await.unwrap();
-        let waits = follower.run_while_leader(tokio::time::sleep(Duration::from_secs(1)), |_| {
-            std::future::pending::<()>()
-        });
-        let begin = async {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            api.set_rule(move |_| fate);
-        };
-        let (waited, ()) = tokio::join!(
-            tokio::time::timeout(Duration::from_secs(1 + 1 + 3), waits),
-            begin
-        );
-        waited.expect("a follower ends within 1 s").unwrap();
-        let resigned = tokio::time::timeout(Duration::from_secs(5 + 3), leadership.resign()).await;
-        assert_eq!(
-            resigned.expect("a leader ends within 5 s"),
-            EndReason::Resigned
-        );
-    }
 }

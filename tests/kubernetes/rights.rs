@@ -8,11 +8,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure::backend::{BackendError, LeaseService};
 use tenure::config::{KubernetesLease, Strategy};
-use tenure::{
-    Candidate, Config, Credentials, EndReason, LeadershipGuard, RunError, TimingsOptions,
-};
+use tenure::{Candidate, Config, Credentials, EndReason, LeadershipGuard, RunError};
 use tenure_tests::process::{command, output, stderr, stdout};
 use tenure_tests::{Limit, wait_for, wait_until};
 use tokio::task::JoinHandle;
@@ -166,29 +163,6 @@ async fn a_follower_that_lacks_a_right_ends_and_one_that_gets_it_in_time_does_no
     let panicked = ended.unwrap_err().into_panic();
     let text = panicked.downcast_ref::<String>().unwrap();
     assert!(text.contains("Denied"), "{text}");
-}
-
-#[tokio::test]
-async fn a_candidate_with_a_short_lease_that_lacks_a_right_ends() {
-    let _limit = Limit::start();
-    let api = Api::start().await;
-    let folder = tempfile::tempdir().unwrap();
-    let _leadership = other_leads(&api, &folder).await;
-    let path = folder.path().join("pod");
-    fs::write(&path, "one").unwrap();
-    // Its campaign is in doubt after a second, and is released between its attempts.
-    let short = |timings: &mut TimingsOptions| {
-        timings.lease_duration = Some(Duration::from_secs(1));
-    };
-    let config = with_token(config("pod", &api), &api, &path);
-    let follower = Candidate::start(config.with_adjusted_timings(short).unwrap());
-    let follower = follower.await.unwrap();
-    for missing in ["update", "get"] {
-        api.set_missing_rights("pod", &[missing]);
-        let error = tokio::time::timeout(ENDS, follower.campaign()).await;
-        let error = error.expect("the campaign ends").unwrap_err();
-        assert!(matches!(error, RunError::Denied(_)), "{error:?}");
-    }
 }
 
 #[tokio::test]
@@ -391,38 +365,6 @@ fn run(api: &Api, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn an_api_server_without_capacity_is_named_as_such() {
-    let bench = Bench::new();
-    for status in [429, 503, 504] {
-        bench.api.set_rule(move |_| Fate::Busy(status, 1));
-        let said = format!("refuses requests for now: {status}");
-        let shown = run(&bench.api, &["status", ELECTION]);
-        assert_eq!(shown.status.code(), Some(69), "{shown:?}");
-        assert!(stderr(&shown).contains(&said), "{shown:?}");
-        assert!(
-            stderr(&shown).contains("Too many requests, please try again"),
-            "{shown:?}"
-        );
-        let doctor = run(&bench.api, &["doctor"]);
-        assert_eq!(doctor.status.code(), Some(1), "{doctor:?}");
-        let text = stdout(&doctor);
-        assert!(
-            text.contains(&said) && text.contains("API server"),
-            "{text}"
-        );
-        assert!(
-            text.contains("not ready") && !text.contains("store"),
-            "{text}"
-        );
-        let service = LeaseService::from_config(&config("observer", &bench.api));
-        let service = service.unwrap().unwrap();
-        let error = bench.runtime.block_on(service.lease()).unwrap_err();
-        assert!(matches!(error, BackendError::Transient(_)), "{error:?}");
-        assert!(error.to_string().contains(&said), "{error}");
-    }
-}
-
-#[test]
 fn doctor_finds_the_right_that_a_candidate_lacks() {
     let bench = Bench::new();
     for missing in ["get", "update", "create"] {
@@ -514,25 +456,4 @@ fn commands_show_the_object_and_refuse_what_only_a_store_has() {
         assert!(stderr(&output).contains("kubectl get lease"), "{output:?}");
     }
     bench.runtime.block_on(leadership.resign());
-}
-
-#[test]
-fn a_configuration_for_pods_can_be_checked_on_any_machine() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tenure.toml");
-    let check = |text: &str| {
-        fs::write(&path, text).unwrap();
-        output(&mut command(&["config", "check", path.to_str().unwrap()]))
-    };
-    let valid = check("election = \"billing/nightly\"\nstrategy = \"kubernetes\"\n");
-    assert!(valid.status.success(), "{valid:?}");
-    let said = stdout(&valid);
-    assert!(said.contains("billing.nightly"), "{said}");
-    let beside =
-        check("election = \"billing/nightly\"\nstrategy = \"kubernetes\"\n[fallback]\nnode = 1\n");
-    assert!(!beside.status.success());
-    assert!(
-        stderr(&beside).contains("write strategy = \"lease\""),
-        "{beside:?}"
-    );
 }

@@ -206,59 +206,6 @@ async fn a_term_goes_on_when_its_holder_is_emptied_or_its_mark_is_removed_and_no
 }
 
 #[tokio::test]
-async fn after_a_deletion_a_candidate_that_has_seen_the_object_waits_until_it_would_have_expired() {
-    let _limit = Limit::start();
-    let api = Api::start().await;
-    let leader = candidate("leader", &api).await;
-    let leadership = leader.campaign().await.unwrap();
-    let follower = candidate("follower", &api).await;
-    let next = tokio::spawn(async move { follower.campaign().await.unwrap() });
-    let reads = |api: &Api| api.asked().iter().filter(|it| it.method == "GET").count();
-    tenure_tests::wait_until("a follower", async || (reads(&api) > 3).then_some(())).await;
-    let renewed = || api.lease().unwrap()["spec"]["renewTime"].clone();
-    let before = renewed();
-    tenure_tests::wait_until("a renewal", async || (renewed() != before).then_some(())).await;
-    let deleted = std::time::Instant::now();
-    api.delete();
-    assert_eq!(leadership.lost().await, EndReason::Superseded);
-    let epoch = leadership.epoch();
-    drop(leadership);
-    let next = next.await.unwrap();
-    let waited = deleted.elapsed();
-    assert!(waited > DURATION / 2, "{waited:?}");
-    assert!(next.epoch() > epoch);
-    next.resign().await;
-}
-
-#[tokio::test]
-async fn an_epoch_is_greater_than_the_transitions_if_another_program_has_removed_it() {
-    let _limit = Limit::start();
-    let api = Api::start().await;
-    let leader = candidate("leader", &api).await;
-    let first = leader.campaign().await.unwrap();
-    let epoch = first.epoch();
-    first.resign().await;
-    api.edit(|lease| {
-        lease["metadata"]["annotations"] = json!({ "kept": "yes" });
-        lease["metadata"]["labels"] = json!({ "team": "billing" });
-        lease["spec"]["leaseTransitions"] = i32::MAX.into();
-    });
-    let other = candidate("other", &api).await;
-    let second = other.campaign().await.unwrap();
-    assert!(second.epoch() > epoch && second.epoch().get() > u64::from(i32::MAX.unsigned_abs()));
-    let lease = api.lease().unwrap();
-    assert_eq!(lease["metadata"]["annotations"]["kept"], "yes");
-    assert_eq!(lease["metadata"]["labels"]["team"], "billing");
-    assert_eq!(lease["spec"]["leaseTransitions"], i32::MAX);
-    second.resign().await;
-    // A wrong epoch is not taken for a missing one.
-    api.edit(|lease| lease["metadata"]["annotations"]["tenure/epoch"] = "seven".into());
-    let never = tokio::time::timeout(Duration::from_millis(700), leader.campaign()).await;
-    assert!(never.is_err());
-    assert_eq!(holder(&api.lease().unwrap()), "");
-}
-
-#[tokio::test]
 async fn a_candidate_with_the_name_of_the_leader_waits_for_it() {
     let _limit = Limit::start();
     let api = Api::start().await;
