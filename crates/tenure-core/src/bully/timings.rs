@@ -157,7 +157,7 @@ pub enum GroupTimingsError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::candidate::TimingsOptions as TermOptions;
+
     use alloc::string::ToString;
 
     impl GroupTimings {
@@ -191,15 +191,6 @@ mod tests {
         assert_eq!(derived, Ok(GroupTimings::default()));
         let bound = GroupTimings::default().worst_without_leader();
         assert_eq!(bound, Duration::from_millis(17_500));
-    }
-
-    #[test]
-    fn the_shortest_lease_has_timings() {
-        let term = TermTimings::new(&TermOptions {
-            lease_duration: Some(Duration::from_secs(1)),
-            ..TermOptions::default()
-        });
-        assert!(GroupTimings::new(term.unwrap(), &GroupTimingsOptions::default()).is_ok());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One member: its outputs for given inputs.
 
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::*;
@@ -91,30 +91,6 @@ fn a_vote_leaves_when_it_is_on_disk_and_not_before() {
     );
     let said = written(&mut node, 20);
     assert_eq!(said, [to(1, QuorumMessage::VoteGranted { epoch })]);
-}
-
-#[test]
-fn a_member_that_restarts_keeps_its_promise_for_a_lease_duration() {
-    let record = HardState {
-        highest: Some(epoch(7_000)),
-        voted: Some(NodeId(1)),
-        ..HardState::default()
-    };
-    let mut node = member_of(3, 3, record);
-    drain(&mut node);
-    let ask = QuorumMessage::RequestVote {
-        epoch: epoch(9_000),
-    };
-    let refused = QuorumMessage::VoteRejected {
-        epoch: epoch(9_000),
-        highest: Some(epoch(7_000)),
-    };
-    assert_eq!(hear(&mut node, 14_999, 2, ask), [to(2, refused)]);
-    let said = hear(&mut node, 15_000, 2, ask);
-    assert!(
-        matches!(said[..], [Output::Effect(PeerEffect::Persist(_))]),
-        "{said:?}"
-    );
 }
 
 #[test]
@@ -316,32 +292,6 @@ fn a_refused_candidate_changes_no_state() {
     assert!(said.contains(&to(1, renewed)), "{said:?}");
 }
 
-/// Votes that arrive shortly before the end of their lease give only the rest of it.
-#[test]
-fn a_lease_counts_from_when_the_votes_were_asked_for() {
-    let mut node = member_of(3, 1, HardState::default());
-    drain(&mut node);
-    for from in [2, 3] {
-        let reply = QuorumMessage::PreVoteReply {
-            round: 1,
-            highest: None,
-            bound: None,
-            can_lead: true,
-        };
-        hear(&mut node, 100, from, reply);
-    }
-    written(&mut node, 200);
-    let epoch = epoch(1_100);
-    hear(&mut node, 900, 2, QuorumMessage::VoteGranted { epoch });
-    let until = at(100) + TermTimings::default().renew_deadline();
-    assert_eq!(node.standing(at(900)), Standing::Leading { epoch, until });
-    assert_eq!(
-        node.standing(until),
-        Standing::Ending,
-        "the term must end without a timer"
-    );
-}
-
 #[test]
 fn a_candidate_that_reaches_no_member_raises_no_epoch() {
     let mut node = member_of(3, 2, HardState::default());
@@ -532,57 +482,6 @@ fn reply(bound: Option<Duration>, can_lead: bool, round: u64) -> QuorumMessage {
         highest: None,
         bound,
         can_lead,
-    }
-}
-
-/// Derives the kebab-case name of a variant from its `Debug` form.
-fn kebab_case(variant: &impl core::fmt::Debug) -> String {
-    let debug = alloc::format!("{variant:?}");
-    let name = debug.split([' ', '{', '(']).next().unwrap();
-    let mut kebab = String::new();
-    for character in name.chars() {
-        if character.is_uppercase() && !kebab.is_empty() {
-            kebab.push('-');
-        }
-        kebab.extend(character.to_lowercase());
-    }
-    kebab
-}
-
-#[test]
-fn the_name_of_a_role_is_its_variant_in_kebab_case() {
-    use crate::bully::best_effort::{Asking, Status};
-    use crate::bully::quorum::{Role, Round};
-    let epoch = Epoch::new(1).unwrap();
-    for role in [
-        Role::Following { leader: None },
-        Role::PreVoting { replies: [].into() },
-        Role::Voting {
-            epoch,
-            asked: at(0),
-            acks: [].into(),
-        },
-        Role::Leading(Round::new(epoch, at(0), [].into())),
-    ] {
-        assert_eq!(role.as_str(), kebab_case(&role));
-    }
-    for status in [
-        Status::Asking(Asking::default()),
-        Status::Halting {
-            acks: [].into(),
-            down: [].into(),
-            highest: None,
-            preempt: false,
-        },
-        Status::PersistingEpoch {
-            acks: [].into(),
-            epoch,
-        },
-        Status::Waiting,
-        Status::Following { epoch },
-        Status::Leading { epoch },
-    ] {
-        assert_eq!(status.as_str(), kebab_case(&status));
     }
 }
 

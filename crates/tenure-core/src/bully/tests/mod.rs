@@ -10,7 +10,7 @@ use core::time::Duration;
 use super::*;
 use crate::detector::Verdict;
 use crate::election::{ElectionMachine as _, Output, Standing, TermEvent};
-use crate::lease::candidate::{EndReason, TaskEnd, Timings as TermTimings};
+use crate::lease::candidate::{EndReason, TaskEnd};
 use crate::random::SplitMix64;
 use crate::{Epoch, Incarnation, Instant, Random, UnixMillis};
 

@@ -101,67 +101,6 @@ fn a_load_that_ends_after_the_next_take_over_does_not_count_for_it() {
 // O3: every acceptance is before the next generation.
 
 #[test]
-fn the_owner_counts_from_the_send_of_its_last_append_less_a_margin() {
-    let mut machine = active();
-    assert_eq!(machine.serves_until(), Some(at(10)));
-    assert!(machine.append(at(1)).is_some());
-    assert_eq!(
-        machine.serves_until(),
-        Some(at(10)),
-        "not before it is done"
-    );
-    assert_eq!(machine.handle_appended(at(3), Outcome::Done), Fate::Applied);
-    assert_eq!(machine.serves_until(), Some(at(11)));
-    assert_eq!(machine.role(at_millis(10_999)), OwnershipRole::Active);
-    assert_eq!(machine.role(at(11)), OwnershipRole::Lapsed);
-}
-
-#[test]
-fn a_repeated_append_counts_from_its_first_send() {
-    let mut machine = active();
-    assert_eq!(machine.append(at(1)), Some(mine(1, 2)));
-    for (now, outcome) in [(3, Outcome::Unknown), (5, Outcome::Unknown)] {
-        assert_eq!(machine.handle_appended(at(now), outcome), Fate::Repeated);
-        assert_eq!(outputs(&mut machine), [OwnershipOutput::Append(mine(1, 2))]);
-    }
-    assert_eq!(machine.handle_appended(at(6), Outcome::Done), Fate::Applied);
-    assert_eq!(machine.serves_until(), Some(at(11)));
-}
-
-#[test]
-fn a_follower_counts_from_the_arrival_of_the_first_answer_with_this_head() {
-    let mut machine = started();
-    machine.handle_head(at(1), look(head(1, 1)));
-    assert_eq!(follow(&mut machine, 2, 9, look(head(1, 1))), []);
-    // Another head begins the count again.
-    assert_eq!(follow(&mut machine, 10, 21, look(head(1, 2))), []);
-    assert_eq!(machine.next_timeout(), Some(at(22)));
-    assert_eq!(
-        follow(&mut machine, 22, 22, look(head(1, 2))),
-        [OwnershipOutput::Append(mine(2, 3))]
-    );
-}
-
-#[test]
-fn a_follower_waits_for_the_longer_one_of_two_ownership_durations() {
-    for (own, wait) in [(12, 24), (36, 36)] {
-        let mut machine = Ownership::new(timings(own), ME, at(0));
-        outputs(&mut machine);
-        let head = Head {
-            ownership: Duration::from_secs(24),
-            ..head(1, 1)
-        };
-        machine.handle_head(at(0), look(head));
-        assert_eq!(follow(&mut machine, 1, wait - 1, look(head)), []);
-        let taken = follow(&mut machine, wait, wait, look(head));
-        assert!(
-            matches!(taken[..], [OwnershipOutput::Append(_)]),
-            "{taken:?}"
-        );
-    }
-}
-
-#[test]
 fn a_take_over_whose_outcome_was_unknown_for_long_serves_only_after_another_append() {
     let mut machine = started();
     machine.handle_head(at(0), EMPTY);
@@ -649,25 +588,5 @@ fn the_times_are_fractions_of_the_ownership_duration() {
     for millis in [0, 999, 60_001] {
         let error = OwnershipTimings::new(Duration::from_millis(millis)).unwrap_err();
         assert!(error.to_string().ends_with("must be 1s to 60s"), "{error}");
-    }
-}
-
-#[test]
-fn without_the_rules_for_other_logs_they_are_taken_over() {
-    let other = Head {
-        engine: EngineId(8),
-        ..head(1, 1)
-    };
-    for (rule, first, wrong) in [
-        (DisabledOwnershipRule::RefuseOtherEngine, other, other),
-        (DisabledOwnershipRule::RefuseOlder, head(3, 30), head(4, 29)),
-    ] {
-        let mut machine = started().without(rule);
-        machine.handle_head(at(0), look(first));
-        let taken = follow(&mut machine, 1, 13, look(wrong));
-        assert!(
-            matches!(taken[..], [OwnershipOutput::Append(_)]),
-            "{taken:?}"
-        );
     }
 }

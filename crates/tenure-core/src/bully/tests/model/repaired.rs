@@ -89,53 +89,6 @@ fn one_leads_when_the_detector_is_quick_or_slow() {
 }
 
 #[test]
-fn one_leads_when_timers_fire_while_messages_are_under_way() {
-    elects_one(&Environment {
-        hasty: true,
-        ..Environment {
-            crashes: 2,
-            restarts: 1,
-            ..without(&[])
-        }
-    });
-}
-
-#[test]
-fn one_member_of_four_leads() {
-    let four = Environment {
-        members: 4,
-        ..FEWER
-    };
-    elects_one_either_way(&four);
-    let four = Environment {
-        without: without(&[]).without,
-        ..four
-    };
-    elects_one(&Environment {
-        crashes: 1,
-        fifo: false,
-        ..four.clone()
-    });
-    elects_one(&Environment {
-        crashes: 1,
-        lag: true,
-        detection: Detection::AfterItsMessages,
-        ..four
-    });
-}
-
-#[test]
-fn four_members_with_two_leaders_after_a_mistake_merge_again() {
-    let report = explore(&Environment {
-        members: 4,
-        mistakes: 4,
-        ..without(&[])
-    });
-    assert!(report.doubled > 0, "the mistakes matter");
-    assert!(report.to_hang.is_none(), "{}", report.to_hang.unwrap());
-}
-
-#[test]
 #[ignore = "takes minutes"]
 fn one_leads_after_many_more_crashes_with_more_members() {
     for environment in [

@@ -212,27 +212,6 @@ fn epoch(number: u64) -> Epoch {
 }
 
 #[test]
-fn with_one_member_beside_the_store_a_grant_is_enough_and_no_member_gets_a_message() {
-    let mut bench = Bench::new(3, 1);
-    assert!(matches!(bench.requests[..], [(1, Request::Acquire { .. })]));
-    bench.answer(Answer::Held(epoch(2_000)));
-    assert!(bench.leads());
-    assert_eq!(bench.events, [TermEvent::Began(epoch(2_000))]);
-    for step in 1..1_000 {
-        bench.until(step * 100);
-        if matches!(bench.requests.last(), Some((_, Request::Renew(_)))) {
-            bench.answer(Answer::Held(epoch(2_000)));
-        }
-        assert!(bench.leads(), "{step}");
-    }
-    assert_eq!(bench.messages, []);
-    assert_eq!(
-        bench.machine.node().carried_by(at(bench.now)),
-        Some(QuorumKind::Store)
-    );
-}
-
-#[test]
 fn a_leader_that_loses_the_store_is_carried_by_all_members_and_takes_the_same_epoch_again() {
     let mut bench = Bench::new(3, 1);
     bench.answer(Answer::Held(epoch(2_000)));

@@ -137,47 +137,6 @@ fn a_lease_that_has_had_greater_epochs_is_released_and_the_peers_elect_above_the
 }
 
 #[test]
-fn while_another_candidate_holds_the_lease_it_waits_and_is_elected_under_a_greater_epoch() {
-    let mut bench = Bench::new(1_000);
-    let held = |number| Answer::HeldByAnother(Some(("worker".parse().unwrap(), epoch(number))));
-    bench.answer(held(7_000));
-    // The candidate is elected again, under an epoch above that of the holder, and keeps that
-    // epoch.
-    while !matches!(bench.request, Some((_, Request::Acquire { .. }))) {
-        if bench.request.is_some() {
-            bench.answer(Answer::Released);
-        }
-        bench.go(10);
-    }
-    for _ in 0..20 {
-        assert_eq!(bench.asked(), epoch(7_001));
-        bench.answer(held(7_000));
-        bench.go(1_000);
-    }
-    assert_eq!(bench.said, []);
-}
-
-#[test]
-fn without_a_store_the_peers_half_is_released_and_the_candidate_pauses() {
-    let mut bench = Bench::new(1_000);
-    bench.answer(Answer::Unknown("no answer".into()));
-    let deadline = timings().term().renew_deadline().as_millis() as u64;
-    bench.go(deadline);
-    assert_eq!(bench.both.node().standing(at(bench.now)), Standing::Idle);
-    // Other members learn that this member is not a candidate.
-    assert!(!bench.both.node().is_candidate(at(bench.now)));
-    bench.go(2_000);
-    assert!(!bench.both.node().is_candidate(at(bench.now)));
-    // The candidate competes again, after the store has answered the withdrawal.
-    assert!(matches!(bench.next_request(), Request::Release { .. }));
-    bench.answer(Answer::Superseded);
-    bench.next_request();
-    let again = bench.asked();
-    bench.answer(Answer::Held(again));
-    assert_eq!(bench.said, [TermEvent::Began(again)]);
-}
-
-#[test]
 fn a_term_ends_with_the_half_that_ends_first_and_both_are_given_back_after_the_task() {
     let mut bench = Bench::new(1_000);
     let led = bench.asked();
@@ -207,64 +166,6 @@ fn a_term_ends_with_the_half_that_ends_first_and_both_are_given_back_after_the_t
     }
     assert_eq!(bench.said.last(), Some(&TermEvent::Ended(led, reason)));
     assert_eq!(bench.standing(), Standing::Idle);
-}
-
-#[test]
-fn a_resigned_leader_keeps_both_halves_until_the_task_is_gone() {
-    let mut bench = Bench::new(1_000);
-    let led = bench.asked();
-    bench.answer(Answer::Held(led));
-    bench.act(|both, now, random| both.resign(now, EndReason::ShutDown, random));
-    assert!(matches!(bench.standing(), Standing::Leading { .. }));
-    bench.act(|both, now, random| both.task_ended(now, TaskEnd::Returned, random));
-    assert!(matches!(bench.request, Some((_, Request::Release { .. }))));
-    bench.answer(Answer::Released);
-    let said = [
-        TermEvent::Began(led),
-        TermEvent::Cancel(EndReason::ShutDown),
-        TermEvent::Ended(led, EndReason::ShutDown),
-    ];
-    assert_eq!(bench.said, said);
-}
-
-#[test]
-fn a_campaign_that_is_given_up_gives_both_halves_back() {
-    let mut bench = Bench::new(1_000);
-    bench.act(|both, now, random| both.resign(now, EndReason::Resigned, random));
-    assert_eq!(bench.both.node().standing(at(bench.now)), Standing::Idle);
-    assert!(matches!(bench.request, Some((_, Request::Release { .. }))));
-    bench.answer(Answer::Released);
-    assert_eq!(bench.said, [TermEvent::Withdrawn]);
-    assert_eq!(bench.standing(), Standing::Idle);
-}
-
-#[test]
-fn a_store_that_refuses_it_ends_the_campaign() {
-    let mut bench = Bench::new(1_000);
-    bench.answer(Answer::Refused("no".into()));
-    assert_eq!(
-        (bench.refused.as_deref(), &bench.said[..]),
-        (Some("no"), &[][..])
-    );
-    assert_eq!(bench.standing(), Standing::Idle);
-    assert!(!bench.both.node().is_candidate(at(bench.now)));
-}
-
-#[test]
-fn a_hand_over_names_the_successor_in_both_places() {
-    let mut bench = Bench::new(1_000);
-    let led = bench.asked();
-    bench.answer(Answer::Held(led));
-    bench.act(|both, now, _| both.hand_over(now, (NodeId(2), "2".parse().unwrap())));
-    assert_eq!(
-        bench.said.last(),
-        Some(&TermEvent::Cancel(EndReason::HandedOver))
-    );
-    bench.act(|both, now, random| both.task_ended(now, TaskEnd::Returned, random));
-    let Some((_, Request::HandOver { to, .. })) = &bench.request else {
-        panic!("{:?}", bench.request);
-    };
-    assert_eq!(to.as_str(), "2");
 }
 
 #[test]
