@@ -7,19 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::Extension;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use nix::sys::signal::Signal;
 use reqwest::{Client, RequestBuilder, Response};
 use serde_json::Value;
-use tenure::fence::{Admission, ELECTION_HEADER, EPOCH_HEADER, FenceLayer, Fenced, Gate, Unmarked};
-use tenure::{Candidate, Config, Epoch};
+use tenure::fence::{ELECTION_HEADER, EPOCH_HEADER, FenceLayer, Fenced, Gate};
+use tenure::{Candidate, Config};
 use tenure_tests::postgres::Postgres;
 use tenure_tests::process::{Process, StoreProcess, built};
 use tenure_tests::store::LocalStore;
 use tenure_tests::wait_for;
-use tokio::sync::Notify;
 
 /// A service behind a fence that counts its calls and keeps the headers of the last one.
 struct Receiver {
@@ -104,28 +102,6 @@ async fn a_stale_request_is_refused_and_changes_nothing() {
     assert_eq!(receiver.calls(), 3);
 }
 
-#[tokio::test]
-async fn a_request_without_exactly_one_valid_epoch_is_refused() {
-    let receiver = Receiver::start(FenceLayer::new(Gate::new())).await;
-    let twice = receiver.request().header(EPOCH_HEADER, 7);
-    for request in [
-        receiver.request(),
-        receiver.request().header(EPOCH_HEADER, "seven"),
-        receiver.request().header(EPOCH_HEADER, &b"\xff7"[..]),
-        twice.header(EPOCH_HEADER, 7),
-    ] {
-        let answer = request.send().await.expect("an answer");
-        assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
-        assert_eq!(problem(answer).await["code"], "malformed");
-    }
-    assert_eq!(receiver.calls(), 0);
-
-    let fence = FenceLayer::new(Gate::new()).with_unmarked(Unmarked::Allow);
-    let lenient = Receiver::start(fence).await;
-    let answer = lenient.request().send().await.expect("an answer");
-    assert_eq!(answer.status(), StatusCode::NO_CONTENT);
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_carry_the_leaders_epoch_and_those_of_an_old_leader_are_refused() {
     let store = LocalStore::start();
@@ -163,41 +139,6 @@ async fn requests_carry_the_leaders_epoch_and_those_of_an_old_leader_are_refused
     assert_eq!(answer.status(), StatusCode::CONFLICT);
     assert_eq!(problem(answer).await["epoch"], new.epoch().get());
     assert_eq!(receiver.calls(), 2);
-}
-
-/// A fence in front of a handler cannot stop a request that has passed it; the handler can check
-/// again.
-#[tokio::test]
-async fn a_handler_can_still_refuse_a_request_that_was_overtaken() {
-    let (arrived, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let written = Arc::new(Mutex::new(Vec::new()));
-    let (at_work, may_go, log) = (arrived.clone(), go.clone(), written.clone());
-    let write = move |Extension(admission): Extension<Admission>| async move {
-        if admission.epoch() == Epoch::new(7).expect("small") {
-            at_work.notify_one();
-            may_go.notified().await;
-        }
-        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-        match admission.check() {
-            Ok(epoch) => log.push(epoch.get()),
-            Err(_) => return StatusCode::CONFLICT,
-        }
-        StatusCode::NO_CONTENT
-    };
-    let fence = FenceLayer::new(Gate::new());
-    let address = serve(Router::new().route("/", post(write)).layer(fence)).await;
-    let send = move |epoch: u64| {
-        let request = Client::new().post(format!("http://{address}/"));
-        let answer = request.header(EPOCH_HEADER, epoch).send();
-        async move { answer.await.expect("an answer").status() }
-    };
-
-    let slow = tokio::spawn(send(7));
-    arrived.notified().await;
-    assert_eq!(send(9).await, StatusCode::NO_CONTENT);
-    go.notify_one();
-    assert_eq!(slow.await.expect("no panic"), StatusCode::CONFLICT);
-    assert_eq!(*written.lock().unwrap_or_else(PoisonError::into_inner), [9]);
 }
 
 /// The statements of `docs/fencing.md` from one text to the end of another.

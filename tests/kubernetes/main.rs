@@ -6,7 +6,6 @@ mod client_go;
 mod faults;
 mod kube_rs;
 mod looks;
-mod objects;
 mod others;
 mod pods;
 mod rights;

@@ -1,7 +1,6 @@
 //! Processes whose task does not stop: they end before another candidate may lead, and only then.
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;

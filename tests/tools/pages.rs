@@ -3,39 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use tenure_tests::process::{command, output, run, tenure};
+use tenure_tests::process::{run, tenure};
 
 use super::{code, stderr, stdout};
-
-#[test]
-fn completions_have_no_hidden_commands() {
-    let folder = tempfile::tempdir().unwrap();
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = stdout(&run(&["completions", shell]));
-        assert!(
-            script.contains("handover") && script.contains("health-command"),
-            "{shell}"
-        );
-        for hidden in ["watchdog", "demo-worker", "--parent"] {
-            assert!(!script.contains(hidden), "{shell} has {hidden}");
-        }
-    }
-    let bash = stdout(&run(&["completions", "bash"]));
-    for values in [
-        "embedded memory etcd postgres",
-        "lease azure-blob kubernetes bully both static",
-    ] {
-        assert!(bash.contains(&format!("-W \"{values}\"")), "{values}");
-    }
-    let path = folder.path().join("tenure.bash");
-    fs::write(&path, stdout(&run(&["completions", "bash"]))).unwrap();
-    let parsed = Command::new("bash").arg("-n").arg(&path).output().unwrap();
-    assert!(
-        parsed.status.success() && parsed.stderr.is_empty(),
-        "{parsed:?}"
-    );
-    assert_eq!(code(&run(&["completions", "cobol"])), 2);
-}
 
 #[test]
 fn flags_of_a_health_command_require_one() {
@@ -160,20 +130,4 @@ fn colours_are_for_terminals_without_no_color() {
     }
     let piped = run(&["run", "--help"]);
     assert!(!stdout(&piped).contains('\x1b'), "{piped:?}");
-}
-
-#[test]
-fn manual_pages_over_a_limit_of_file_sizes_are_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let man = command(&["man"]);
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -f 0; exec \"$0\" \"$@\""]);
-    limited.arg(man.get_program()).args(man.get_args());
-    let ended = output(limited.arg(folder.path().join("pages")));
-    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
-    let said = stderr(&ended);
-    assert!(
-        said.contains("pages/tenure") && said.contains("File too large"),
-        "{said}"
-    );
 }

@@ -272,7 +272,7 @@ fn is_named(object: &Value, name: Option<&str>) -> bool {
     name.is_none_or(|name| object["metadata"]["name"] == name)
 }
 
-/// A stream of all changes after a version. A version that is forgotten gets an event with 410.
+/// A stream of all changes after a version.
 fn watch(shared: Arc<Shared>, query: &HashMap<String, String>) -> Response {
     let number = |name: &str| query.get(name).and_then(|text| text.parse().ok());
     let mut after: u64 = number("resourceVersion").unwrap_or(0);
@@ -282,16 +282,6 @@ fn watch(shared: Arc<Shared>, query: &HashMap<String, String>) -> Response {
     let (sender, receiver) = tokio::sync::mpsc::channel::<String>(16);
     tokio::spawn(async move {
         let mut newest = shared.newest.subscribe();
-        if after < shared.lock().objects.compacted() {
-            let status = status_of(&(
-                410,
-                "Expired",
-                format!("too old resource version: {after}"),
-                String::new(),
-            ));
-            let _ = sender.send(line("ERROR", &status)).await;
-            return;
-        }
         loop {
             newest.mark_unchanged();
             let events: Vec<_> = {

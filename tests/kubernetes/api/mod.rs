@@ -217,11 +217,6 @@ impl Api {
         state.objects.delete(super::NAMESPACE, super::LEASE);
         self.shared.publish(&state);
     }
-
-    /// Forgets the old versions, as etcd does when it is compacted.
-    pub(crate) fn compact(&self) {
-        self.shared.lock().objects.compact();
-    }
 }
 
 impl Shared {

@@ -33,8 +33,6 @@ pub(crate) struct Objects {
     revision: u64,
     leases: BTreeMap<(String, String), (Value, Managers)>,
     events: Vec<Event>,
-    /// The revision up to which the old versions are forgotten, for watches.
-    compacted: u64,
 }
 
 impl Objects {
@@ -42,16 +40,8 @@ impl Objects {
         self.revision
     }
 
-    pub(crate) const fn compacted(&self) -> u64 {
-        self.compacted
-    }
-
     pub(crate) fn events(&self) -> &[Event] {
         &self.events
-    }
-
-    pub(crate) const fn compact(&mut self) {
-        self.compacted = self.revision;
     }
 
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Value> {

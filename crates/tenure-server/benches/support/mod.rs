@@ -11,20 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tenure_core::lease::LeaseId;
 
 mod client;
-pub mod cluster;
-pub mod etcd;
 mod local;
 mod process;
 mod report;
-
-/// The programs that benchmarks need, from the tests of the workspace.
-#[cfg(unix)]
-#[path = "../../../../tests/support"]
-pub mod programs {
-    pub mod etcd;
-    pub mod needs;
-    pub mod ports;
-}
 
 pub use client::{Connection, Stream};
 pub use local::Local;
