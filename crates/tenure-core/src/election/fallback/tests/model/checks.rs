@@ -102,9 +102,15 @@ pub(super) const fn long(bounds: Bounds, ticks: u8) -> Bounds {
     }
 }
 
-/// Returns the same bounds with this number of ticks.
-const fn ticks(ticks: u8, bounds: Bounds) -> Bounds {
-    Bounds { ticks, ..bounds }
+/// Bounds with this number of ticks, and with these events beside those of [`EACH`].
+macro_rules! bounds {
+    ($of:expr, $ticks:expr $(, $event:ident: $count:expr)*) => {
+        Bounds {
+            ticks: $ticks,
+            events: Left { $($event: $count,)* ..EACH },
+            ..$of
+        }
+    };
 }
 
 /// Returns the same bounds with these events.
@@ -120,226 +126,51 @@ const STORE_AWAY: Left = Left {
 };
 
 /// Bounds with all kinds of events, and what each of them must contain.
+#[rustfmt::skip]
 const SOME: &[(Bounds, &[&str])] = &[
     (with(THREE_1, STORE), &[SECOND_TERM]),
     (THREE_1, &[SECOND_TERM, TAKEN]),
     (THREE_2, &[SECOND_TERM, TAKEN, TAKEN_AGAIN]),
     (FOUR, &[SECOND_TERM, TAKEN]),
     (long(with(THREE_1, STORE_AWAY), 2), ALL),
+    (bounds!(THREE_1, 1, crashes: 1), &[SECOND_TERM]),
+    (bounds!(THREE_2, 0, crashes: 1), &[TAKEN]),
+    (bounds!(THREE_1, 2, store_restarts: 1), &[SECOND_TERM, TAKEN_AGAIN]),
     (
-        Bounds {
-            ticks: 1,
-            events: Left { crashes: 1, ..EACH },
-            ..THREE_1
-        },
+        bounds!(THREE_1, 2, votes: 0, campaigns: 2, requests: 1, losses: 1, disconnections: 1),
         &[SECOND_TERM],
     ),
-    (
-        Bounds {
-            ticks: 0,
-            events: Left { crashes: 1, ..EACH },
-            ..THREE_2
-        },
-        &[TAKEN],
-    ),
-    (
-        with(
-            THREE_1,
-            Left {
-                store_restarts: 1,
-                ..EACH
-            },
-        ),
-        &[SECOND_TERM, TAKEN_AGAIN],
-    ),
-    (
-        with(
-            THREE_1,
-            Left {
-                requests: 1,
-                losses: 1,
-                disconnections: 1,
-                ..STORE
-            },
-        ),
-        &[SECOND_TERM],
-    ),
-    (
-        with(
-            THREE_1,
-            Left {
-                task_ends: 1,
-                ..EACH
-            },
-        ),
-        &[SECOND_TERM, TAKEN],
-    ),
+    (bounds!(THREE_1, 2, task_ends: 1), &[SECOND_TERM, TAKEN]),
 ];
 
 const ALL: &[&str] = &[SECOND_TERM, STORE_LOST, STORE_FOUND, TAKEN, TAKEN_AGAIN];
 
 /// Large bounds that take minutes. `cargo nextest run --release -p tenure-core --run-ignored
 /// only fallback --no-capture` prints the number of states.
+#[rustfmt::skip]
 const MANY: &[(Bounds, &[&str])] = &[
+    (bounds!(THREE_1, 1, campaigns: 3), &[SECOND_TERM, TAKEN]),
+    (bounds!(THREE_1, 2, campaigns: 2), &[SECOND_TERM, TAKEN]),
+    (bounds!(THREE_1, 2, votes: 2), &[SECOND_TERM, TAKEN]),
+    (bounds!(THREE_1, 1, campaigns: 2, task_ends: 1), &[SECOND_TERM, TAKEN]),
+    (bounds!(THREE_1, 2, crashes: 1), &[SECOND_TERM, TAKEN]),
+    (bounds!(THREE_1, 1, crashes: 1, store_restarts: 1), &[SECOND_TERM, TAKEN]),
+    (bounds!(THREE_1, 1, requests: 1, losses: 1, crashes: 1), &[SECOND_TERM, TAKEN]),
     (
-        ticks(
-            1,
-            with(
-                THREE_1,
-                Left {
-                    campaigns: 3,
-                    ..EACH
-                },
-            ),
-        ),
-        &[SECOND_TERM, TAKEN],
-    ),
-    (
-        ticks(
-            2,
-            with(
-                THREE_1,
-                Left {
-                    campaigns: 2,
-                    ..EACH
-                },
-            ),
-        ),
-        &[SECOND_TERM, TAKEN],
-    ),
-    (
-        ticks(2, with(THREE_1, Left { votes: 2, ..EACH })),
-        &[SECOND_TERM, TAKEN],
-    ),
-    (
-        ticks(
-            1,
-            with(
-                THREE_1,
-                Left {
-                    campaigns: 2,
-                    task_ends: 1,
-                    ..EACH
-                },
-            ),
-        ),
-        &[SECOND_TERM, TAKEN],
-    ),
-    (
-        ticks(2, with(THREE_1, Left { crashes: 1, ..EACH })),
-        &[SECOND_TERM, TAKEN],
-    ),
-    (
-        ticks(
-            1,
-            with(
-                THREE_1,
-                Left {
-                    crashes: 1,
-                    store_restarts: 1,
-                    ..EACH
-                },
-            ),
-        ),
-        &[SECOND_TERM, TAKEN],
-    ),
-    (
-        ticks(
-            1,
-            with(
-                THREE_1,
-                Left {
-                    requests: 1,
-                    losses: 1,
-                    crashes: 1,
-                    ..EACH
-                },
-            ),
-        ),
-        &[SECOND_TERM, TAKEN],
-    ),
-    (
-        ticks(
-            1,
-            with(
-                THREE_1,
-                Left {
-                    rounds: 1,
-                    requests: 1,
-                    losses: 1,
-                    disconnections: 1,
-                    task_ends: 1,
-                    ..EACH
-                },
-            ),
-        ),
+        bounds!(THREE_1, 1, rounds: 1, requests: 1, losses: 1, disconnections: 1, task_ends: 1),
         &[SECOND_TERM, TAKEN],
     ),
     (long(with(THREE_1, STORE_AWAY), 3), ALL),
-    (
-        long(
-            with(
-                THREE_1,
-                Left {
-                    store_restarts: 1,
-                    ..STORE_AWAY
-                },
-            ),
-            2,
-        ),
-        ALL,
-    ),
-    (
-        long(
-            with(
-                THREE_1,
-                Left {
-                    crashes: 1,
-                    ..STORE_AWAY
-                },
-            ),
-            2,
-        ),
-        ALL,
-    ),
-    (
-        ticks(1, with(THREE_2, Left { crashes: 1, ..EACH })),
-        &[SECOND_TERM, TAKEN],
-    ),
-    (
-        ticks(
-            1,
-            with(
-                THREE_2,
-                Left {
-                    campaigns: 2,
-                    ..EACH
-                },
-            ),
-        ),
-        &[SECOND_TERM, TAKEN],
-    ),
+    (long(bounds!(THREE_1, 2, requests: 1, losses: 1, store_restarts: 1), 2), ALL),
+    (long(bounds!(THREE_1, 2, requests: 1, losses: 1, crashes: 1), 2), ALL),
+    (bounds!(THREE_2, 1, crashes: 1), &[SECOND_TERM, TAKEN]),
+    (bounds!(THREE_2, 1, campaigns: 2), &[SECOND_TERM, TAKEN]),
     (long(THREE_2, 3), &[SECOND_TERM, TAKEN]),
     (long(with(THREE_2, STORE_AWAY), 2), &[SECOND_TERM, TAKEN]),
-    (ticks(2, FOUR), &[SECOND_TERM, TAKEN]),
-    (
-        ticks(1, with(FOUR, Left { votes: 2, ..EACH })),
-        &[SECOND_TERM, TAKEN],
-    ),
-    (
-        ticks(
-            1,
-            with(
-                FOUR,
-                Left {
-                    store_restarts: 1,
-                    ..EACH
-                },
-            ),
-        ),
-        &[SECOND_TERM, TAKEN],
-    ),
-    (ticks(0, with(FOUR, Left { crashes: 1, ..EACH })), &[TAKEN]),
+    (bounds!(FOUR, 2), &[SECOND_TERM, TAKEN]),
+    (bounds!(FOUR, 1, votes: 2), &[SECOND_TERM, TAKEN]),
+    (bounds!(FOUR, 1, store_restarts: 1), &[SECOND_TERM, TAKEN]),
+    (bounds!(FOUR, 0, crashes: 1), &[TAKEN]),
 ];
 
 fn all(bounds: &[(Bounds, &[&str])]) {
