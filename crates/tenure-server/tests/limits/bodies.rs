@@ -91,30 +91,3 @@ async fn a_body_of_unknown_length_is_accepted_up_to_its_limit() {
         assert_problem(&refused, 400, "malformed", &[]);
     }
 }
-
-#[tokio::test]
-async fn a_slow_body_is_cut_off() {
-    let limit = Duration::from_millis(300);
-    let api = limited(|limits| limits.request_time = limit).api;
-    let body = minute(1).to_string();
-    let length = format!("content-length: {}\r\n", body.len());
-    let mut wire = Wire::connect(&api).await;
-    let began = Instant::now();
-    wire.send(head("POST", ACQUIRE, &length)).await.unwrap();
-    let drip = async {
-        for byte in body.bytes() {
-            wire.send([byte]).await.unwrap();
-            if let Ok(reply) = timeout(Duration::from_millis(50), wire.reply()).await {
-                return reply.expect("an answer");
-            }
-        }
-        panic!("the whole body was taken, after {:?}", began.elapsed());
-    };
-    let refused = drip.await;
-    assert_problem(&refused, 408, "request_timeout", &["300ms"]);
-    assert!(began.elapsed() >= limit);
-    assert_unknown(&api, "job").await;
-    // The following bytes could be the rest of that body, so the connection is closed.
-    assert!(wire.closes_within(SOON).await);
-    assert_ok(&api.acquire("job", 1).await);
-}

@@ -58,30 +58,6 @@ async fn a_leader_that_reconnects_to_a_full_store_renews() {
     assert_ok(&only.get("/v1/namespaces/ns/leases/job").await.answer);
 }
 
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn a_client_that_reads_no_responses_loses_its_connection() {
-    let change = |limits: &mut Limits| {
-        limits.max_connections = 1;
-        limits.header_time = Duration::from_millis(500);
-    };
-    let api = limited(change).api;
-    let mut deaf = Wire::connect(&api).await;
-    let requests = head("GET", "/v1/limits", "").repeat(1_000);
-    // The client sends until responses fill all buffers, so that the store reads no more requests.
-    while let Ok(sent) = timeout(Duration::from_secs(1), deaf.send(&requests)).await {
-        if sent.is_err() {
-            break;
-        }
-    }
-    let seated = async {
-        while Wire::connect(&api).await.get("/v1/limits").await.answer.0 == 429 {
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    timeout(SOON * 3, seated).await.expect("a free connection");
-}
-
 #[tokio::test]
 async fn a_leader_renews_over_a_new_connection_while_silent_ones_fill_the_limit() {
     let api = limited(|limits| limits.max_connections = 50).api;
