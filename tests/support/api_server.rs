@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rcgen::{
@@ -76,7 +75,6 @@ impl ApiServer {
         let key = KeyPair::generate().expect("a key");
         server.write("accounts.key", key.serialize_pem());
         server.write("accounts.pub", key.public_key_pem());
-        server.write("accounts.der", key.serialize_der());
         server.write(
             "people",
             format!("{},admin,admin,system:masters\n", Self::ADMIN),
@@ -395,32 +393,6 @@ impl ApiServer {
         let answer = self.must(Method::POST, &path, Some(&json!({ "spec": {} })));
         let token = answer["status"]["token"].as_str();
         token.expect("a token").into()
-    }
-
-    /// Makes a token of a service account that the server accepts for this time, with its own key. The
-    /// server itself gives no token for less than ten minutes.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such account.
-    #[must_use]
-    pub fn sign_token(&self, namespace: &str, account: &str, valid: Duration) -> String {
-        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}");
-        let uid = self.must(Method::GET, &path, None)["metadata"]["uid"].clone();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.expect("a date").as_secs();
-        let claims = json!({
-            "iss": ISSUER, "aud": [ISSUER], "iat": now - 600, "nbf": now - 600,
-            // The server accepts it for a minute longer.
-            "exp": now + valid.as_secs() - 60,
-            "sub": format!("system:serviceaccount:{namespace}:{account}"),
-            "kubernetes.io": { "namespace": namespace,
-                "serviceaccount": { "name": account, "uid": uid } },
-        });
-        let key = fs::read(self.path("accounts.der")).expect("a key");
-        let header = Header::new(Algorithm::ES256);
-        let token = jsonwebtoken::encode(&header, &claims, &EncodingKey::from_ec_der(&key));
-        token.expect("a token")
     }
 
     /// Writes the files that a pod with this service account has into a folder.

@@ -399,15 +399,6 @@ impl Group {
         &self.members[&member]
     }
 
-    /// The same, to wait for its end.
-    ///
-    /// # Panics
-    ///
-    /// If it was not started.
-    pub fn member_mut(&mut self, member: u32) -> &mut Process {
-        self.members.get_mut(&member).expect("a running member")
-    }
-
     /// Kills these members, and waits until they are gone.
     ///
     /// # Panics

@@ -1,9 +1,6 @@
 //! A proxy that records the requests of clients and the answers of a store.
 
-use std::collections::BTreeSet;
-use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +9,7 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::response::Response;
 use serde_json::Value;
 use tenure_core::Instant;
-use tenure_core::lease::{LeaseDuration, LeaseId};
+use tenure_core::lease::LeaseDuration;
 use tokio::net::TcpListener;
 
 use crate::history::{Answer, Call, Seen, What, check};
@@ -24,15 +21,6 @@ use crate::receiver::now;
 pub struct Tap {
     address: SocketAddr,
     calls: Arc<Mutex<Vec<Call>>>,
-    delay: Arc<AtomicU64>,
-    grants: Arc<Grants>,
-}
-
-/// Answers with grants, of which the first for each lease id may be lost.
-#[derive(Debug, Default)]
-struct Grants {
-    are_lost: AtomicBool,
-    lost: Mutex<BTreeSet<LeaseId>>,
 }
 
 impl Tap {
@@ -65,58 +53,17 @@ impl Tap {
             .build()
             .expect("a client");
         let shared = calls.clone();
-        let delay = Arc::<AtomicU64>::default();
-        let late = delay.clone();
-        let grants = Arc::<Grants>::default();
-        let lossy = grants.clone();
         let router = axum::Router::new().fallback(move |method: Method, uri: Uri, body: Bytes| {
-            let answer = forward(
-                http.clone(),
-                shared.clone(),
-                lossy.clone(),
-                target,
-                method,
-                uri,
-                body,
-            );
-            let late = late.clone();
-            async move {
-                let answer = answer.await;
-                tokio::time::sleep(Duration::from_millis(late.load(Ordering::SeqCst))).await;
-                answer
-            }
+            forward(http.clone(), shared.clone(), target, method, uri, body)
         });
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self {
-            address,
-            calls,
-            delay,
-            grants,
-        }
+        Self { address, calls }
     }
 
     /// The address that the proxy listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
-    }
-
-    /// From now on answers take this much longer.
-    pub fn delay_answers(&self, by: Duration) {
-        let millis = by.as_millis().try_into().unwrap_or(u64::MAX);
-        self.delay.store(millis, Ordering::SeqCst);
-    }
-
-    /// From now on the answer to every granted acquire is lost once: the store has granted the
-    /// lease, and the connection breaks.
-    pub fn lose_grants(&self) {
-        self.grants.are_lost.store(true, Ordering::SeqCst);
-    }
-
-    /// The number of lost answers.
-    #[must_use]
-    pub fn lost_grants(&self) -> usize {
-        lock(&self.grants.lost).len()
     }
 
     /// All calls so far.
@@ -145,7 +92,6 @@ impl Tap {
 async fn forward(
     http: reqwest::Client,
     calls: Arc<Mutex<Vec<Call>>>,
-    grants: Arc<Grants>,
     target: SocketAddr,
     method: Method,
     uri: Uri,
@@ -185,15 +131,6 @@ async fn forward(
         *response.status_mut() = StatusCode::BAD_GATEWAY;
         return response;
     };
-    if let [(_, What::Acquire { lease_id, .. })] = asked[..]
-        && status.is_success()
-        && grants.are_lost.load(Ordering::SeqCst)
-        && lock(&grants.lost).insert(lease_id)
-    {
-        let broken = io::Error::from(io::ErrorKind::ConnectionReset);
-        let bytes = futures_util::stream::once(async { Err::<Bytes, _>(broken) });
-        return Response::new(Body::from_stream(bytes));
-    }
     let received = instant();
     let parsed: Value = serde_json::from_slice(&body).unwrap_or_default();
     let mut known = lock(&calls);
