@@ -141,26 +141,3 @@ fn the_dashboard_has_the_fields_that_grafana_needs() {
         }
     }
 }
-
-#[test]
-fn no_panel_of_the_dashboard_covers_another_one() {
-    let dashboard = dashboard();
-    let mut taken = BTreeSet::new();
-    for panel in items(&dashboard, "panels") {
-        let [x, y, w, h] = ["x", "y", "w", "h"].map(|name| {
-            let number = panel["gridPos"][name].as_u64();
-            number.unwrap_or_else(|| panic!("{name} of {panel}"))
-        });
-        assert!(
-            w > 0 && h > 0 && x + w <= 24,
-            "the grid has 24 columns: {panel}"
-        );
-        for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
-            assert!(
-                taken.insert(cell),
-                "{} covers another panel",
-                panel["title"]
-            );
-        }
-    }
-}

@@ -87,27 +87,6 @@ fn a_killed_run_by_a_blob_has_a_successor_after_its_lease_and_commands_get_no_se
 }
 
 #[test]
-fn a_second_stop_signal_kills_the_command_and_leaves_the_lease_of_the_blob_to_expire() {
-    let _limit = Limit::start();
-    let store = LocalStore::start_with_azure();
-    let flags = ["run", "--election", ELECTION, "--candidate", "impatient"];
-    let mut run = by_blob(&store, &flags);
-    run.args(["--lease-duration", "60s", "--", "sh", "-c"]);
-    let script = "trap '' TERM; echo ready; while :; do sleep 0.02; done";
-    let mut run = Process::spawn(run.arg(script));
-    wait_for("the command", || {
-        run.stdout().contains("ready").then_some(())
-    });
-    run.begin_to_stop(Signal::SIGTERM);
-    run.end_by_second(Signal::SIGINT);
-    let lease = status(&store);
-    assert_eq!(
-        (&lease["state"], &lease["holder"]),
-        (&"leased".into(), &"impatient".into())
-    );
-}
-
-#[test]
 fn a_check_shows_the_blob_and_warns_of_a_signature_over_plain_http() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");

@@ -1,13 +1,11 @@
 //! Failures between a candidate and the service, and changes by other clients.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tenure::store::{BreakRequest, StoreClient};
-use tenure::{Candidate, Config, ElectionName, EndReason, TimingsOptions};
+use tenure::{Candidate, Config, EndReason, TimingsOptions};
 use tenure_tests::proxy::{Proxy, ProxyMode};
 use tenure_tests::{Limit, wait_until};
 use tokio::net::TcpListener;
@@ -125,29 +123,6 @@ async fn with_a_service_that_fails_at_random_leaders_do_not_overlap_and_epochs_i
     lead_in_turns(front.address, 8).await.assert_one_at_a_time();
 }
 
-#[tokio::test]
-async fn an_acquire_with_a_lost_answer_is_repeated_under_the_same_id() {
-    let world = World::start();
-    // Creates the blob.
-    world
-        .candidate("before")
-        .await
-        .campaign()
-        .await
-        .unwrap()
-        .resign()
-        .await;
-    let lost = first("acquire", 1, Fate::LosesAnswer);
-    let front = Front::start(world.store.address(), lost).await;
-    let candidate = candidate("unlucky", front.address).await;
-    let leadership = candidate.campaign().await.unwrap();
-    assert!(leadership.is_valid());
-    let asked = front.asked();
-    let acquired = asked.iter().filter(|asked| asked.what == "acquire");
-    let ids: BTreeSet<_> = acquired.clone().map(|asked| &asked.id).collect();
-    assert_eq!((acquired.count(), ids.len()), (2, 1), "{asked:?}");
-}
-
 /// Such a server is, for example, the login page of a public network.
 #[tokio::test]
 async fn a_server_that_accepts_everything_elects_no_leader() {
@@ -159,27 +134,6 @@ async fn a_server_that_accepts_everything_elects_no_leader() {
     let candidate = candidate("guest", address).await;
     let elected = tokio::time::timeout(Duration::from_secs(2), candidate.campaign());
     assert!(elected.await.is_err());
-}
-
-#[tokio::test]
-async fn a_broken_lease_ends_the_term_and_the_candidate_can_lead_again() {
-    let world = World::start();
-    let leader = world.candidate("leader").await;
-    let leadership = leader.campaign().await.unwrap();
-    let epoch = leadership.epoch();
-    // The name of the same lease in the store's own API.
-    let store = StoreClient::new(&[world.store.endpoint()]).unwrap();
-    let lease: ElectionName = "devstoreaccount1.tests/job".parse().unwrap();
-    let now = BreakRequest {
-        break_period_ms: Some(Duration::ZERO.into()),
-        reason: None,
-    };
-    store.break_lease(&lease, &now).await.unwrap();
-    assert_eq!(leadership.lost().await, EndReason::Broken);
-    assert!(!leadership.is_valid());
-    drop(leadership);
-    let leadership = leader.campaign().await.unwrap();
-    assert!(leadership.epoch() > epoch);
 }
 
 /// The configuration of a candidate with Azure's longest lease, which is a minute.
@@ -224,37 +178,4 @@ async fn after_an_outage_of_the_blob_service_a_candidate_leads_at_once_under_ano
     let ids: Vec<_> = granted.map(|asked| asked.id).collect();
     assert!(ids.first() != ids.last(), "{ids:?}");
     next.resign().await;
-}
-
-#[tokio::test]
-async fn the_end_without_the_service_takes_seconds_however_long_the_lease_is() {
-    for mode in [ProxyMode::Refuse, ProxyMode::Hang] {
-        let world = World::start();
-        let proxy = Proxy::start(world.store.address()).await.unwrap();
-        let long = |name| {
-            let config = config(name, blob_at(proxy.address()));
-            let lease = Some(Duration::from_secs(60));
-            config.with_adjusted_timings(|timings| timings.lease_duration = lease)
-        };
-        let leader = Candidate::start(long("leader").unwrap()).await.unwrap();
-        let follower = Candidate::start(long("follower").unwrap()).await.unwrap();
-        let leadership = leader.campaign().await.unwrap();
-        let waits = follower.run_while_leader(tokio::time::sleep(Duration::from_secs(1)), |_| {
-            std::future::pending::<()>()
-        });
-        let begin = async {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            proxy.set(mode);
-        };
-        let (waited, ()) = tokio::join!(
-            tokio::time::timeout(Duration::from_secs(1 + 1 + 3), waits),
-            begin
-        );
-        waited.expect("a follower ends within 1 s").unwrap();
-        let resigned = tokio::time::timeout(Duration::from_secs(5 + 3), leadership.resign()).await;
-        assert_eq!(
-            resigned.expect("a leader ends within 5 s"),
-            EndReason::Resigned
-        );
-    }
 }

@@ -10,7 +10,6 @@ mod freezes;
 mod kills;
 mod long_form;
 mod relays;
-mod requests;
 mod rolling;
 mod three;
 mod unguarded;

@@ -26,20 +26,6 @@ fn invalid_settings_are_refused_with_their_names() {
 }
 
 #[test]
-fn an_unusable_state_folder_is_reported_once() {
-    let group = group();
-    let file = group.folder().join("file");
-    fs::write(&file, "").unwrap();
-    let stderr = refusal(group.run(1).env("TENURE_BULLY_STATE_DIR", &file));
-    assert!(stderr.contains("the state of this member"), "{stderr}");
-    assert_eq!(
-        stderr.matches(file.to_str().unwrap()).count(),
-        1,
-        "{stderr}"
-    );
-}
-
-#[test]
 fn a_damaged_or_missing_state_file_is_a_data_error() {
     let state = tempfile::tempdir().unwrap();
     let address = &free_addresses(1)[0];

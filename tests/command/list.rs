@@ -56,31 +56,6 @@ fn leases_are_json_for_scripts_with_the_field_names_of_the_api() {
 }
 
 #[test]
-fn only_names_with_the_prefix_are_listed() {
-    let (_store, address) = memory_store();
-    for name in ["tests/billing.a", "tests/billing.b", "tests/other"] {
-        acquire(address, name, "worker");
-    }
-    let url = format!("http://{address}");
-    let arguments = ["list", "billing", "--namespace", "tests", "--server", &url];
-    let text = stdout(&run(&arguments));
-    assert_eq!(text.lines().count(), 3, "{text}");
-    assert!(!text.contains("other"), "{text}");
-}
-
-#[test]
-fn a_namespace_without_leases_is_an_empty_table() {
-    let (_store, address) = memory_store();
-    let url = format!("http://{address}");
-    let output = run(&["list", "--server", &url]);
-    assert!(output.status.success());
-    assert_eq!(stdout(&output).lines().count(), 1);
-    let output = run(&["list", "--json", "--server", &url]);
-    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(list, json!({"leases": [], "next": null}));
-}
-
-#[test]
 fn all_pages_are_listed_and_a_reader_may_leave_early() {
     let (_store, address) = memory_store();
     for number in 0..1_050 {

@@ -4,6 +4,7 @@ mod audit;
 mod backup;
 mod clock;
 mod damage;
+mod demo;
 mod files;
 mod list;
 mod logs;
@@ -12,6 +13,7 @@ mod restart;
 mod serve;
 mod settings;
 mod status;
+mod tls;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,13 +1,12 @@
 //! `tenure status` and `tenure break`.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
 use serde_json::{Value, json};
 use tenure_tests::ports::free_address;
-use tenure_tests::process::{command, output, run};
+use tenure_tests::process::run;
 
 use super::{acquire, ask, memory_store, stderr, stdout};
 
@@ -100,34 +99,6 @@ fn an_unreachable_store_is_named_with_exit_code_69() {
         assert!(output.stdout.is_empty());
         assert!(stderr(&output).contains(&url), "{}", stderr(&output));
     }
-}
-
-#[test]
-fn a_server_that_is_not_a_store_is_reported() {
-    let url = answers_with("200 OK", "<html>");
-    let output = run(&["status", "a/b", "--server", &url]);
-    assert_eq!(output.status.code(), Some(69), "{}", stderr(&output));
-    assert!(stderr(&output).contains("not an answer of a lease store"));
-}
-
-#[test]
-fn the_second_server_is_asked_when_the_first_is_dead() {
-    let (_store, address) = memory_store();
-    acquire(address, "tests/job", "worker-1");
-    let (dead, alive) = (nowhere(), format!("http://{address}"));
-    let by_flags = run(&["status", "tests/job", "--server", &dead, "--server", &alive]);
-    assert!(by_flags.status.success(), "{}", stderr(&by_flags));
-
-    let mut by_variable = command(&["list", "--namespace", "tests"]);
-    by_variable.env("TENURE_SERVERS", format!("{dead}, {alive}"));
-    let by_variable = output(&mut by_variable);
-    assert!(by_variable.status.success(), "{}", stderr(&by_variable));
-
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("tenure.toml");
-    fs::write(&file, format!("servers = [\"{dead}\", \"{alive}\"]\n")).unwrap();
-    let by_file = run(&["break", "tests/job", "--config", file.to_str().unwrap()]);
-    assert!(by_file.status.success(), "{}", stderr(&by_file));
 }
 
 #[test]
@@ -242,48 +213,6 @@ fn an_infinite_lease_is_broken_only_with_a_period_and_with_a_warning() {
     let output = run(&["break", "tests/job", "--period", "20s", "--server", &url]);
     assert_eq!(row(&stdout(&output), "state"), "breaking");
     assert!(stderr(&output).contains("infinite"), "{}", stderr(&output));
-}
-
-#[test]
-fn the_reason_of_a_break_is_in_the_log_of_the_store() {
-    let (store, address) = memory_store();
-    acquire(address, "tests/job", "worker-1");
-    let url = format!("http://{address}");
-    let reason = "bad release\n2026-01-01T00:00:00Z ERROR made up";
-    let output = run(&["break", "tests/job", "--reason", reason, "--server", &url]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    tenure_tests::wait_for("the reason", || {
-        store.stderr().contains("bad release").then_some(())
-    });
-    let made_up = store
-        .stderr()
-        .lines()
-        .any(|line| line.starts_with("2026-01-01"));
-    assert!(!made_up, "a reason adds no lines: {}", store.stderr());
-}
-
-#[test]
-fn impossible_names_and_periods_are_refused() {
-    let long = "x".repeat(129);
-    for arguments in [
-        &["status", "a b"][..],
-        &["status", "a/b/c"],
-        &["status", ""],
-        &["status", "/"],
-        &["status", &long],
-        &["break", "a/ü"],
-        &["break", "a/b", "--period=-1s"],
-        &["break", "a/b", "--period", "soon"],
-        &["list", "--namespace", "a/b"],
-        &["list", "a b"],
-        &["list", "--server", "nonsense"],
-    ] {
-        let output = run(arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(output.stdout.is_empty());
-        let wrong = arguments.last().unwrap().trim_start_matches("--period=");
-        assert!(stderr(&output).contains(wrong), "{}", stderr(&output));
-    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ const LEFT: &[(&str, &str, &str)] = &[
     (
         "docs/comparison.md",
         "",
-        "several minutes; tests/compare.rs and tests/papers.rs do the same",
+        "several minutes; tests/lab does the same",
     ),
     (
         "docs/kubernetes-lease.md",
@@ -77,7 +77,7 @@ const LEFT: &[(&str, &str, &str)] = &[
     (
         "docs/papers/",
         "tenure-lab compare",
-        "several minutes; tests/papers.rs does the same",
+        "several minutes; tests/lab does the same",
     ),
 ];
 

@@ -217,21 +217,3 @@ async fn each_end_counts_under_its_reason() {
 
 /// A leader's task.
 type Task = Pin<Box<dyn Future<Output = Result<(), &'static str>> + Send>>;
-
-#[tokio::test]
-async fn a_shutdown_counts_as_the_end_of_a_term() {
-    let store = TestStore::start().expect("a store");
-    let candidate = store.candidate(config());
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let mut stop = Some(stop);
-    let shutdown = async {
-        let _ = stopped.await;
-    };
-    let term = candidate.run_one_term(shutdown, move |_| {
-        drop(stop.take());
-        std::future::pending::<()>()
-    });
-    let term = store.advance_until(term).await.expect("a term");
-    assert_eq!(term.expect("a term").reason, EndReason::ShutDown);
-    assert_eq!(ends(&candidate.metrics()), [(EndReason::ShutDown, 1)]);
-}

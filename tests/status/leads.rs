@@ -1,47 +1,8 @@
 //! The routes of the status listener show the leadership.
 
-use nix::sys::signal::Signal;
-use reqwest::StatusCode;
 use tenure_tests::promtool::check_metrics;
-use tenure_tests::wait_for;
 
 use crate::Bench;
-
-#[test]
-fn leader_follows_the_leadership_from_one_process_to_the_next() {
-    let bench = Bench::new();
-    let web = &bench.web;
-    let mut first = bench.leader("one");
-    let second = bench.run("two", &["sleep", "1000"]);
-    // The other candidate names the leader.
-    wait_for("the name of the leader", || {
-        let (status, body) = web.get(second.status, "/leader")?;
-        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-        body.contains("\"candidate\":\"one\"").then_some(())
-    });
-    let (led, follows) = (web.metrics(first.status), web.metrics(second.status));
-    assert_eq!(
-        (led.get("candidate_leads"), follows.get("candidate_leads")),
-        (1.0, 0.0)
-    );
-    let epoch = led.get("candidate_epoch");
-    assert!(epoch > 1e12 && follows.get("candidate_epoch") == 0.0);
-    assert_eq!(follows.get("candidate_deadline_timestamp_seconds"), 0.0);
-    for candidate in [&first, &second] {
-        for path in ["/livez", "/readyz"] {
-            let (status, _) = web.get(candidate.status, path).expect("an answer");
-            assert_eq!(status, StatusCode::OK, "{path}");
-        }
-    }
-
-    first.process.signal(Signal::SIGTERM);
-    assert_eq!(first.process.wait().code(), Some(0));
-    web.wait_until_leads(second.status, true);
-    assert_eq!(web.get(first.status, "/livez"), None, "the port is closed");
-    let leads = web.metrics(second.status);
-    assert_eq!(leads.get("candidate_leads"), 1.0);
-    assert!(leads.get("candidate_epoch") > epoch);
-}
 
 #[test]
 fn the_metrics_are_in_the_format_of_prometheus() {

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure::observe::Observed;
-use tenure::store::TermEnd;
 use tenure::testing::TestStore;
 use tenure::{Config, ElectionName, EndReason, HealthCheck, Leadership, ProclaimError};
 
@@ -24,18 +23,6 @@ fn config(name: &str, candidate: &str) -> Config {
 
 async fn until_lost(leadership: Leadership) {
     leadership.lost().await;
-}
-
-#[tokio::test]
-async fn a_leader_keeps_leading_and_each_renewal_is_one_request() {
-    let store = TestStore::start().unwrap();
-    let candidate = store.candidate(config("a", "one"));
-    let leadership = candidate.campaign().await.unwrap();
-    store.advance(s(100)).await;
-    assert!(leadership.is_valid());
-    let requests = store.requests();
-    // One renewal every 5 s, plus or minus a tenth.
-    assert!((18..=24).contains(&requests), "{requests}");
 }
 
 #[tokio::test]
@@ -90,142 +77,6 @@ async fn after_a_suspension_the_term_is_over_at_once() {
     store.jump(s(3_600)).await;
     assert!(!leadership.is_valid());
     assert_eq!(leadership.lost().await, EndReason::Suspended);
-}
-
-#[tokio::test]
-async fn a_broken_lease_goes_to_the_next_candidate() {
-    let store = TestStore::start().unwrap();
-    let (one, two) = (
-        store.candidate(config("a", "one")),
-        store.candidate(config("a", "two")),
-    );
-    let first = one.campaign().await.unwrap();
-    let next = tokio::spawn(async move {
-        let second = two.campaign().await.unwrap();
-        second.epoch()
-    });
-    store.advance(s(1)).await;
-    assert!(store.break_lease(&election("a"), s(10)));
-    store.advance(s(6)).await;
-    assert_eq!(first.lost().await, EndReason::Broken);
-    let epoch = first.epoch();
-    drop(first);
-    store.advance(s(6)).await;
-    assert!(next.await.unwrap() > epoch);
-}
-
-#[tokio::test]
-async fn a_lease_is_handed_over_to_the_candidate_that_the_leader_names() {
-    let store = TestStore::start().unwrap();
-    let names = ["two", "three"];
-    let one = store.candidate(config("a", "one"));
-    let first = one.campaign().await.unwrap();
-    let mut others = Vec::new();
-    for name in names {
-        let candidate = store.candidate(config("a", name));
-        others.push(tokio::spawn(async move {
-            candidate
-                .run_one_term(std::future::pending::<()>(), until_lost)
-                .await
-        }));
-        store.advance(s(1)).await;
-    }
-    first.hand_over("three".parse().unwrap());
-    store.advance(s(1)).await;
-    assert_eq!(first.lost().await, EndReason::HandedOver);
-    drop(first);
-    store.advance(s(2)).await;
-    let view = store.lease(&election("a")).unwrap();
-    assert_eq!(view.holder.as_deref(), Some("three"));
-}
-
-#[tokio::test]
-async fn waiting_candidates_are_granted_the_lease_by_priority() {
-    let store = TestStore::start().unwrap();
-    let one = store.candidate(config("a", "one"));
-    let first = one.campaign().await.unwrap();
-    for (name, priority) in [("ordinary", 100), ("preferred", 1)] {
-        let candidate = store.candidate(config("a", name).with_priority(priority));
-        tokio::spawn(async move {
-            candidate
-                .run_while_leader(std::future::pending::<()>(), until_lost)
-                .await
-        });
-        store.advance(s(1)).await;
-    }
-    assert_eq!(store.lease(&election("a")).unwrap().waiters, 2);
-    first.resign().await;
-    store.advance(s(1)).await;
-    let view = store.lease(&election("a")).unwrap();
-    assert_eq!(view.holder.as_deref(), Some("preferred"));
-    assert_eq!(view.waiters, 1);
-}
-
-#[tokio::test]
-async fn an_operator_hands_a_lease_over_to_a_waiting_candidate() {
-    let store = TestStore::start().unwrap();
-    let one = store.candidate(config("a", "one"));
-    let first = one.campaign().await.unwrap();
-    for name in ["two", "three"] {
-        let candidate = store.candidate(config("a", name));
-        tokio::spawn(async move {
-            candidate
-                .run_while_leader(std::future::pending::<()>(), until_lost)
-                .await
-        });
-        store.advance(s(1)).await;
-    }
-    let three = "three".parse().unwrap();
-    assert!(!store.hand_over(&election("b"), &three, s(30)));
-    assert!(store.hand_over(&election("a"), &three, s(30)));
-    store.advance(s(6)).await;
-    first.lost().await;
-    drop(first);
-    store.advance(s(1)).await;
-    let view = store.lease(&election("a")).unwrap();
-    assert_eq!(view.holder.as_deref(), Some("three"));
-    let history = store.history(&election("a"));
-    assert_eq!(history[1].end, Some(TermEnd::HandedOver));
-}
-
-#[tokio::test]
-async fn a_history_shows_how_and_why_each_term_ended() {
-    let store = TestStore::start().unwrap();
-    let name = election("a");
-    assert!(store.history(&name).is_empty());
-    let one = store.candidate(config("a", "one"));
-    let first = one.campaign().await.unwrap();
-    let epoch = first.epoch();
-    assert_eq!(store.history(&name)[0].end, None);
-    first.resign().await;
-    store.advance(s(1)).await;
-
-    let second = one.campaign().await.unwrap();
-    store.set_reachable(false);
-    store.advance(s(20)).await;
-    drop(second);
-    store.set_reachable(true);
-
-    let history = store.history(&name);
-    let ended = history
-        .iter()
-        .map(|term| (term.end, term.reason.as_deref()));
-    assert_eq!(
-        ended.collect::<Vec<_>>(),
-        [
-            (Some(TermEnd::Expired), None),
-            (Some(TermEnd::Released), Some("resigned"))
-        ]
-    );
-    assert_eq!(
-        (history[1].epoch, &*history[1].holder),
-        (epoch.get(), "one")
-    );
-    assert_eq!(
-        history[1].began_at.as_deref(),
-        Some("1970-01-01T00:16:40.000Z")
-    );
-    assert!(history[1].ended_at < history[0].ended_at);
 }
 
 #[tokio::test]

@@ -160,15 +160,3 @@ async fn a_batch_deletes_only_blobs_of_its_container() {
     az.get("/other/a", &[]).await.assert(200);
     az.get("/con?restype=container", &[]).await.assert(200);
 }
-
-#[tokio::test]
-async fn a_batch_has_at_most_256_deletions() {
-    let (_running, az) = in_memory();
-    let parts = |count| vec![part(&az, &Method::DELETE, "/con/a", &[]); count];
-    let answer = batch(&az, "/?comp=batch&restype=container", &parts(256)).await;
-    assert_eq!(outcomes(&answer).len(), 256);
-    let answer = batch(&az, "/?comp=batch", &parts(257)).await;
-    answer.assert_refused(400, "ExceedsMaxBatchRequestCount");
-    let answer = batch(&az, "/?comp=batch", &[]).await;
-    answer.assert_refused(400, "InvalidInput");
-}

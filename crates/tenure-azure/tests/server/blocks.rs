@@ -1,22 +1,13 @@
 //! Blobs that clients upload in blocks.
 
-use std::time::Duration;
-
 use reqwest::Method;
-use tenure_azure::server::AzureConfig;
 use tenure_server::StoreConfig;
 
 use crate::client::{Answer, Az, development, in_memory, start};
-use crate::common::{Running, id};
+use crate::common::id;
 
 const BLOB: &str = "/con/b";
 const LIST: &str = "/con/b?comp=blocklist";
-
-fn with(change: impl FnOnce(&mut AzureConfig)) -> (Running, Az) {
-    let mut config = development();
-    change(&mut config);
-    start(StoreConfig::memory(), config)
-}
 
 async fn put_block(az: &Az, block: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
     let target = format!("{BLOB}?comp=block&blockid={block}");
@@ -96,41 +87,6 @@ async fn a_blob_is_made_of_blocks_in_the_order_of_the_list() {
     assert_eq!(az.get(BLOB, &[]).await.text(), "threethree!");
     commit(&az, &[], &[]).await.assert(201);
     assert_eq!(az.get(BLOB, &[]).await.text(), "");
-}
-
-#[tokio::test]
-async fn blocks_are_listed_as_committed_and_uncommitted() {
-    let (_running, az) = in_memory();
-    container(&az).await;
-    put_block(&az, "AAAB", &[], b"two").await.assert(201);
-    put_block(&az, "AAAA", &[], b"one!").await.assert(201);
-    let list = async |of| {
-        let list = az.get(&format!("{LIST}&blocklisttype={of}"), &[]).await;
-        let text = list.assert(200).text();
-        text.split_once("?>").unwrap().1.to_owned()
-    };
-    let uncommitted = "<UncommittedBlocks><Block><Name>AAAA</Name><Size>4</Size></Block><Block><Name>AAAB\
-                       </Name><Size>3</Size></Block></UncommittedBlocks>";
-    assert_eq!(
-        list("uncommitted").await,
-        format!("<BlockList>{uncommitted}</BlockList>")
-    );
-    commit(&az, &[], &[("Latest", "AAAB")]).await.assert(201);
-    put_block(&az, "AAAC", &[], b"x").await.assert(201);
-    assert_eq!(
-        list("all").await,
-        "<BlockList><CommittedBlocks><Block><Name>AAAB</Name><Size>3</Size></Block></CommittedBlocks>\
-         <UncommittedBlocks><Block><Name>AAAC</Name><Size>1</Size></Block></UncommittedBlocks></BlockList>"
-    );
-    let answer = az.get(LIST, &[]).await;
-    assert_eq!(answer.header("x-ms-blob-content-length"), "3");
-    assert_eq!(
-        answer.header("etag"),
-        az.head(BLOB, &[]).await.header("etag")
-    );
-    // "Put Blob" creates a blob without blocks, and drops the uncommitted blocks.
-    az.put_block(BLOB, &[], b"whole").await.assert(201);
-    assert!(!list("all").await.contains("<Name>"));
 }
 
 #[tokio::test]
@@ -219,76 +175,6 @@ async fn a_block_list_has_the_conditions_of_a_write() {
     assert_eq!(put_block(&az, "AAAA", &[], b"1").await.outcome(), wrong);
     assert_eq!(commit(&az, &[], &[]).await.outcome(), wrong);
     assert_eq!(az.get(LIST, &[]).await.outcome(), wrong);
-}
-
-#[tokio::test]
-async fn a_block_must_match_its_hash() {
-    let (_running, az) = in_memory();
-    container(&az).await;
-    let md5 = [("content-md5", "hBotaJrYa9FhFEdFPCLG/A==")];
-    put_block(&az, "AAAA", &md5, b"body").await.assert(201);
-    let other = put_block(&az, "AAAA", &md5, b"else").await;
-    other.assert_refused(400, "Md5Mismatch");
-    commit(&az, &[], &[("Latest", "AAAA")]).await.assert(201);
-    assert_eq!(az.get(BLOB, &[]).await.text(), "body");
-}
-
-#[tokio::test]
-async fn blocks_are_dropped_with_their_blob_and_their_container() {
-    let (_running, az) = in_memory();
-    for gone in [BLOB, "/con?restype=container"] {
-        container(&az).await;
-        az.put_block(BLOB, &[], b"").await.assert(201);
-        put_block(&az, "AAAA", &[], b"1").await.assert(201);
-        az.delete(gone, &[]).await.assert(202);
-        az.put("/con?restype=container", &[]).await;
-        az.get(LIST, &[]).await.assert_refused(404, "BlobNotFound");
-        az.delete("/con?restype=container", &[]).await.assert(202);
-    }
-}
-
-#[tokio::test]
-async fn uncommitted_blocks_are_accepted_up_to_their_limits() {
-    let (_running, az) = with(|config| {
-        config.max_blob_bytes = 2048;
-        config.max_uncommitted_bytes = 8192;
-    });
-    container(&az).await;
-    let too_large = (413, "RequestBodyTooLarge");
-    let put = async |block: &str, bytes| put_block(&az, block, &[], &vec![0; bytes]).await;
-    assert_eq!(put("AAAA", 2049).await.outcome(), too_large);
-    put("AAAA", 2048).await.assert(201);
-    put("AAAB", 2048).await.assert(201);
-    // Uncommitted blocks may have twice the size of a blob. Half of the blocks are committed.
-    assert_eq!(put("AAAC", 1).await.outcome(), too_large);
-    put("AAAB", 2048).await.assert(201);
-    let both = commit(&az, &[], &[("Latest", "AAAA"), ("Latest", "AAAB")]).await;
-    assert_eq!(both.outcome(), too_large);
-    // The blocks of all blobs also have a limit, until some of them are committed.
-    let put_other = async |name: &str| {
-        let target = format!("/con/{name}?comp=block&blockid=AAAA");
-        az.send(Method::PUT, &target, &[], &[0; 2048]).await
-    };
-    put_other("c").await.assert(201);
-    let busy = put_other("d").await;
-    busy.assert_refused(503, "ServerBusy");
-    assert!(busy.text().contains("at most 8192"), "{}", busy.text());
-    commit(&az, &[], &[("Latest", "AAAA")]).await.assert(201);
-    put_other("d").await.assert(201);
-}
-
-#[tokio::test]
-async fn uncommitted_blocks_expire_some_time_after_the_last_one() {
-    let (_running, az) = with(|config| config.uncommitted_time = Duration::from_secs(1));
-    container(&az).await;
-    put_block(&az, "AAAA", &[], b"1").await.assert(201);
-    az.get(&format!("{LIST}&blocklisttype=all"), &[])
-        .await
-        .assert(200);
-    tokio::time::sleep(Duration::from_millis(1100)).await;
-    az.get(LIST, &[]).await.assert_refused(404, "BlobNotFound");
-    let list = commit(&az, &[], &[("Latest", "AAAA")]).await;
-    list.assert_refused(400, "InvalidBlockList");
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! One lease through both protocols, and the extensions of the store.
 
 use serde_json::json;
-use tokio::task::JoinSet;
 
 use crate::client::{ACCOUNT, Az, in_memory};
 use crate::common::{Api, Running, answer, assert_refused, id, minute};
@@ -113,39 +112,6 @@ async fn a_native_waiter_is_granted_the_lease_of_a_blob_when_it_is_released() {
     acquire(&az, target, 3)
         .await
         .assert_refused(409, "LeaseAlreadyPresent");
-}
-
-#[tokio::test]
-async fn one_of_twenty_contenders_wins() {
-    let (_running, az) = with_blob().await;
-    let mut competing = JoinSet::new();
-    for number in 0..20 {
-        let az = az.clone();
-        competing.spawn(async move {
-            let answer = acquire(&az, "/leases/leader?comp=lease", number + 1).await;
-            (answer.status, answer.code)
-        });
-    }
-    let outcomes = competing.join_all().await;
-    let won = outcomes.iter().filter(|(status, _)| *status == 201).count();
-    let lost = outcomes
-        .iter()
-        .filter(|(_, code)| code == "LeaseAlreadyPresent");
-    assert_eq!((won, lost.count()), (1, 19));
-}
-
-#[tokio::test]
-async fn a_running_term_shows_its_epoch_and_epochs_grow() {
-    let (_running, az) = with_blob().await;
-    let target = "/leases/leader?comp=lease";
-    let epoch = |answer: &crate::client::Answer| answer.header("tenure-epoch").parse::<u64>().ok();
-    let first = epoch(&acquire(&az, target, 1).await);
-    assert!(first.is_some());
-    assert_eq!(epoch(&with_id(&az, target, "renew", 1).await), first);
-    assert_eq!(epoch(&az.head("/leases/leader", &[]).await), first);
-    assert_eq!(epoch(&with_id(&az, target, "release", 1).await), first);
-    assert_eq!(epoch(&az.head("/leases/leader", &[]).await), None);
-    assert!(epoch(&acquire(&az, target, 2).await) > first);
 }
 
 #[tokio::test]

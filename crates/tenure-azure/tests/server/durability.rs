@@ -121,19 +121,6 @@ async fn the_refusal_of_damaged_blobs_names_the_file() {
     assert!(open(folder.path()).is_ok());
 }
 
-#[tokio::test]
-async fn a_document_that_is_not_a_blob_is_refused() {
-    let store = Store::open(StoreConfig::memory()).unwrap();
-    assert!(Azure::open(&store, development()).is_ok());
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(StoreConfig::embedded(folder.path())).unwrap();
-    let content = Some("no item\n".into());
-    let written = store.write_documents([("acct/leases/x".to_owned(), content)]);
-    assert!(written.await.is_ok());
-    drop(store);
-    assert_damaged(folder.path(), "acct/leases/x");
-}
-
 /// Returns a copy of the directory, in the state that a killed store leaves.
 fn as_killed(folder: &Path) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
@@ -176,33 +163,6 @@ async fn a_damaged_log_is_refused_and_a_torn_end_is_not() {
     fs::write(log(&damaged), &bytes).unwrap();
     assert_damaged(damaged.path(), "leases.db-wal");
     assert_eq!(fs::read(log(&damaged)).unwrap(), bytes, "it is unchanged");
-}
-
-#[tokio::test]
-async fn a_lost_log_or_database_is_detected() {
-    let folder = tempfile::tempdir().unwrap();
-    let (running, az) = start(StoreConfig::embedded(folder.path()), development());
-    fill(&az).await;
-    let lose = |name: &str| {
-        let killed = as_killed(folder.path());
-        fs::remove_file(killed.path().join(name)).unwrap();
-        killed
-    };
-    assert_damaged(lose("leases.db-wal").path(), "leases.db-wal");
-    assert_damaged(lose("leases.db").path(), "leases.db");
-    // This applies after the log was copied to the database, too.
-    let database = folder.path().join("leases.db");
-    let before = fs::metadata(&database).unwrap().len();
-    for number in 0..17 {
-        let name = format!("/leases/n{number}");
-        az.put_block(&name, &[], &[7; 1 << 20]).await.assert(201);
-    }
-    assert!(fs::metadata(&database).unwrap().len() > before);
-    az.put_block("/leases/last", &[], b"x").await.assert(201);
-    assert_damaged(lose("leases.db-wal").path(), "leases.db-wal");
-    assert!(open(as_killed(folder.path()).path()).is_ok());
-    running.stop().await.unwrap();
-    assert!(open(folder.path()).is_ok());
 }
 
 #[tokio::test]

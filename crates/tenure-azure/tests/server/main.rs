@@ -16,7 +16,6 @@ mod both_protocols;
 mod cells;
 mod durability;
 mod errors;
-mod garbage;
 mod hosts;
 mod owners;
 mod requests;

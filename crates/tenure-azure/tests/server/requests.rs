@@ -1,7 +1,6 @@
 //! Special requests: HEAD requests, names and hashes.
 
 use crate::client::in_memory;
-use crate::common::id;
 
 #[tokio::test]
 async fn a_request_with_only_the_header_of_a_renewal_renews_nothing() {
@@ -15,53 +14,6 @@ async fn a_request_with_only_the_header_of_a_renewal_renews_nothing() {
         .await
         .assert(200);
     az.head("/con/b", &renew).await.assert(200);
-}
-
-#[tokio::test]
-async fn a_head_request_returns_the_length_and_a_range_its_bounds() {
-    let (_running, az) = in_memory();
-    az.put("/con?restype=container", &[]).await.assert(201);
-    az.put_block("/con/b", &[], b"0123456789").await.assert(201);
-    let head = az.head("/con/b", &[]).await;
-    assert_eq!((head.header("content-length"), head.body.len()), ("10", 0));
-    let part = az.get("/con/b", &[("x-ms-range", "bytes=2-4")]).await;
-    assert_eq!(part.assert(206).body, b"234");
-    assert_eq!(part.header("content-range"), "bytes 2-4/10");
-    let rest = az.get("/con/b", &[("range", "bytes=7-100")]).await;
-    assert_eq!(rest.assert(206).body, b"789");
-}
-
-#[tokio::test]
-async fn names_with_slashes_escapes_and_plus_signs_stay_different() {
-    let (_running, az) = in_memory();
-    az.put("/con?restype=container", &[]).await.assert(201);
-    let names = [
-        "a/b", "a//b", "a%20b", "a+b", "a%252Fb", "a_2Fb", "__a_2Fb", "%C3%A4",
-    ];
-    for (number, name) in names.iter().enumerate() {
-        let body = [u8::try_from(number).unwrap()];
-        az.put_block(&format!("/con/{name}"), &[], &body)
-            .await
-            .assert(201);
-        let lease = id(u32::try_from(number).unwrap() + 1);
-        let acquire = [
-            ("x-ms-lease-action", "acquire"),
-            ("x-ms-lease-duration", "60"),
-            ("x-ms-proposed-lease-id", &*lease),
-        ];
-        // Each name has its own lease.
-        az.put(&format!("/con/{name}?comp=lease"), &acquire)
-            .await
-            .assert(201);
-    }
-    for (number, name) in names.iter().enumerate() {
-        assert_eq!(
-            usize::from(az.get(&format!("/con/{name}"), &[]).await.body[0]),
-            number
-        );
-    }
-    // An encoded slash is the same as a slash.
-    assert_eq!(az.get("/con/a%2Fb", &[]).await.body, [0]);
 }
 
 #[tokio::test]

@@ -93,10 +93,6 @@ async fn release(of: &BlobLease, number: u64) {
     assert_eq!(of.send(request, SOON).await, Answer::Released);
 }
 
-fn after(epoch: Epoch, more: u64) -> Epoch {
-    Epoch::new(epoch.get() + more).unwrap()
-}
-
 async fn shown(of: &BlobLease) -> (Option<String>, Option<u64>) {
     let view = of.view().await.unwrap().expect("a blob");
     (view.holder, view.epoch)
@@ -124,59 +120,4 @@ async fn a_term_continues_after_its_lease_of_a_blob_expired() {
     let again = world.candidate("a");
     assert_eq!(resume(&again, 1, epoch).await, Answer::Held(epoch));
     release(&candidate, 1).await;
-}
-
-#[tokio::test]
-async fn a_term_that_began_without_the_service_writes_its_epoch() {
-    let world = World::start();
-    let (first, second) = (world.candidate("a"), world.candidate("b"));
-    // There is no blob yet.
-    let epoch = Epoch::new(1_000).unwrap();
-    assert_eq!(resume(&first, 1, epoch).await, Answer::Held(epoch));
-    let held = resume(&second, 2, after(epoch, 1)).await;
-    assert_eq!(
-        held,
-        Answer::HeldByAnother(Some(("a".parse().unwrap(), epoch)))
-    );
-    release(&first, 1).await;
-    let next = after(epoch, 1);
-    assert_eq!(resume(&second, 2, next).await, Answer::Held(next));
-    assert_eq!(
-        shown(&first).await,
-        (Some("b".to_owned()), Some(next.get()))
-    );
-}
-
-#[tokio::test]
-async fn a_term_of_a_blob_that_another_step_has_ended_is_not_resumed() {
-    let world = World::start();
-    let (first, second) = (world.candidate("a"), world.candidate("b"));
-    let epoch = acquire(&first, 1).await;
-    // Released by this candidate.
-    release(&first, 1).await;
-    assert_eq!(resume(&first, 1, epoch).await, Answer::Superseded);
-    assert_eq!(state(&first).await, State::Available);
-
-    // Granted to another candidate, which holds the lease, and then has released it.
-    let next = acquire(&second, 2).await;
-    let held = resume(&first, 1, epoch).await;
-    assert_eq!(
-        held,
-        Answer::HeldByAnother(Some(("b".parse().unwrap(), next)))
-    );
-    release(&second, 2).await;
-    assert_eq!(resume(&first, 1, epoch).await, Answer::Superseded);
-    assert_eq!(state(&first).await, State::Available);
-    // The epoch of another candidate's term.
-    assert_eq!(resume(&first, 1, next).await, Answer::Superseded);
-    assert_eq!(state(&first).await, State::Available);
-
-    // A break is not undone.
-    let epoch = acquire(&first, 3).await;
-    world.native("break", json!({"break_period_ms": 0})).await;
-    let broken = Answer::Broken {
-        remaining: Duration::ZERO,
-    };
-    assert_eq!(resume(&first, 3, epoch).await, broken);
-    assert_eq!(state(&first).await, State::Broken);
 }

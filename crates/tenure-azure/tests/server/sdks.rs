@@ -1,9 +1,6 @@
 //! Behaviour that clients of the service rely on, apart from leases.
 
-use tenure_server::StoreConfig;
-
-use crate::client::{Answer, Az, development, in_memory, start};
-use crate::common::wire::{Wire, head};
+use crate::client::{Answer, Az, in_memory};
 use crate::common::{Running, id};
 
 const BLOB: &str = "/con/b";
@@ -101,50 +98,6 @@ async fn responses_have_the_headers_that_clients_require() {
 }
 
 #[tokio::test]
-async fn an_empty_header_of_a_lease_or_a_condition_is_ignored() {
-    let (_running, az) = with_blob(b"0").await;
-    let headers = [
-        ("x-ms-lease-action", "acquire"),
-        ("x-ms-lease-duration", "60"),
-        ("x-ms-proposed-lease-id", ""),
-        ("if-match", ""),
-    ];
-    let granted = az.put(LEASE, &headers).await;
-    let lease_id = granted.assert(201).header("x-ms-lease-id").to_owned();
-    assert_eq!(lease_id.len(), 36);
-    for name in [
-        "x-ms-lease-id",
-        "if-match",
-        "if-none-match",
-        "if-modified-since",
-        "if-unmodified-since",
-    ] {
-        az.get(BLOB, &[(name, "")]).await.assert(200);
-    }
-    let put = az.put_block(BLOB, &[("x-ms-lease-id", "")], b"1").await;
-    put.assert_refused(412, "LeaseIdMissing");
-    let renew = [("x-ms-lease-action", "renew"), ("x-ms-lease-id", "")];
-    let renewed = az.put(LEASE, &renew).await;
-    renewed.assert_refused(400, "MissingRequiredHeader");
-}
-
-#[tokio::test]
-async fn a_page_has_at_most_5000_results() {
-    let (_running, az) = with_blob(b"0").await;
-    for (asked, shown) in [
-        ("5000", "5000"),
-        ("6000", "5000"),
-        ("9999999999", "5000"),
-        ("1", "1"),
-    ] {
-        let list = format!("/con?restype=container&comp=list&maxresults={asked}");
-        let list = az.get(&list, &[]).await;
-        let shown = format!("<MaxResults>{shown}</MaxResults>");
-        assert!(list.assert(200).text().contains(&shown), "{}", list.text());
-    }
-}
-
-#[tokio::test]
 async fn a_list_of_blobs_with_large_metadata_has_several_pages() {
     let (_running, az) = with_blob(b"0").await;
     let metadata = "&".repeat(6_000);
@@ -174,126 +127,5 @@ async fn a_list_of_blobs_with_large_metadata_has_several_pages() {
         assert_eq!(names.len(), all, "{names:?}");
         assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
         assert_eq!(pages, if delimiter.is_empty() { 3 } else { 1 });
-    }
-}
-
-#[tokio::test]
-async fn the_refusal_of_a_range_names_the_size() {
-    let (_running, az) = with_blob(b"0123456789").await;
-    let part = az.get(BLOB, &[("x-ms-range", "bytes=10-")]).await;
-    part.assert_refused(416, "InvalidRange");
-    assert_eq!(part.header("content-range"), "bytes */10");
-    let page = [
-        ("x-ms-blob-type", "PageBlob"),
-        ("x-ms-blob-content-length", "0"),
-    ];
-    az.put("/con/p", &page).await.assert(201);
-    let part = az.get("/con/p", &[("range", "bytes=0-")]).await;
-    part.assert_refused(416, "InvalidRange");
-    assert_eq!(part.header("content-range"), "bytes */0");
-}
-
-#[tokio::test]
-async fn the_hash_of_a_range_is_returned_on_request() {
-    // The hashes of "body" and of "od".
-    const WHOLE: &str = "hBotaJrYa9FhFEdFPCLG/A==";
-    const PART: &str = "r8foqY91dV5RPZ1erYiOHQ==";
-    let (_running, az) = with_blob(b"").await;
-    let md5 = [("x-ms-blob-content-md5", WHOLE)];
-    az.put_block(BLOB, &md5, b"body").await.assert(201);
-    let ask = async |asked, range| {
-        let mut headers = vec![("x-ms-range-get-content-md5", asked)];
-        headers.extend(
-            Some(range)
-                .filter(|range: &&str| !range.is_empty())
-                .map(|range| ("range", range)),
-        );
-        az.get(BLOB, &headers).await
-    };
-    let part = ask("true", "bytes=1-2").await;
-    assert_eq!(part.assert(206).body, b"od");
-    assert_eq!(part.header("content-md5"), PART);
-    assert_eq!(part.header("x-ms-blob-content-md5"), WHOLE);
-    assert_eq!(
-        ask("false", "bytes=1-2")
-            .await
-            .assert(206)
-            .header("content-md5"),
-        ""
-    );
-    let malformed = (400, "InvalidHeaderValue");
-    assert_eq!(ask("true", "").await.outcome(), malformed);
-    assert_eq!(ask("perhaps", "bytes=1-2").await.outcome(), malformed);
-
-    let config = tenure_azure::server::AzureConfig {
-        max_blob_bytes: 8 << 20,
-        ..development()
-    };
-    let (_running, az) = start(StoreConfig::memory(), config);
-    az.put("/con?restype=container", &[]).await.assert(201);
-    let large = vec![0; (4 << 20) + 1];
-    az.put_block(BLOB, &[], &large).await.assert(201);
-    let headers = [
-        ("range", "bytes=0-"),
-        ("x-ms-range-get-content-md5", "true"),
-    ];
-    assert_eq!(az.get(BLOB, &headers).await.outcome(), malformed);
-}
-
-#[tokio::test]
-async fn a_client_of_an_old_version_signs_an_empty_body() {
-    let (_running, az) = in_memory();
-    for (version, container) in [("2014-02-14", "old"), ("2015-02-21", "new")] {
-        let headers = [("x-ms-version", version)];
-        let put = az
-            .put(&format!("/{container}?restype=container"), &headers)
-            .await;
-        assert_eq!(put.assert(201).header("x-ms-version"), version);
-    }
-}
-
-#[tokio::test]
-async fn a_refusal_names_the_parameter_or_the_reason() {
-    let (_running, mut az) = with_blob(b"0").await;
-    let list = "/con?restype=container&comp=list&maxresults=none";
-    let text = az.get(list, &[]).await.text();
-    let named = "<QueryParameterName>maxresults</QueryParameterName><QueryParameterValue>none\
-                 </QueryParameterValue><Reason>it must be a whole number</Reason>";
-    assert!(text.contains(named), "{text}");
-    let long_ago = [("x-ms-date", "Sun, 06 Nov 1994 08:49:37 GMT")];
-    let skewed = az.get(BLOB, &long_ago).await;
-    skewed.assert_refused(403, "AuthenticationFailed");
-    let why = "<AuthenticationErrorDetail>the date of the request, Sun, 06 Nov 1994 08:49:37 GMT, is more \
-               than 15 minutes from the time of the store, ";
-    assert!(skewed.text().contains(why), "{}", skewed.text());
-    let right = az.key.clone();
-    az.key = right.replace('E', "F");
-    let unsigned = az.get(BLOB, &[]).await;
-    unsigned.assert_refused(403, "AuthenticationFailed");
-    let detail = |answer: &Answer| {
-        let text = answer.text();
-        let (_, detail) = text.split_once("<AuthenticationErrorDetail>").unwrap();
-        detail.to_owned()
-    };
-    let told = detail(&unsigned);
-    assert!(told.contains("signature") && !told.contains(&right) && !told.contains("SharedKey "));
-    // The response is the same for an unknown account.
-    az.account = "nobody".into();
-    assert_eq!(detail(&az.get(BLOB, &[]).await), told);
-}
-
-#[tokio::test]
-async fn a_client_that_sends_a_whole_refused_body_first_gets_the_response() {
-    let (running, _az) = in_memory();
-    let body = vec![0; 8 << 20];
-    let mut wire = Wire::connect(&running.api).await;
-    for _ in 0..3 {
-        let length = format!("content-length: {}\r\n", body.len());
-        let head = head("PUT", "/devstoreaccount1/con/b", &length);
-        wire.send(head).await.unwrap();
-        wire.send(&body).await.unwrap();
-        let refused = wire.reply().await.expect("an answer");
-        assert_eq!(refused.answer.0, 401);
-        assert!(refused.has("x-ms-error-code: NoAuthenticationInformation"));
     }
 }

@@ -2,7 +2,6 @@ use tenure_sim::contestant::{Algorithm, Contestant};
 use tenure_sim::scenario;
 
 use super::*;
-use crate::baseline::OlderAlgorithm;
 use crate::measure::{Comparison, Measurement, TimingComparison, TimingPoint, compare};
 use crate::paper::{Claim, Paper};
 
@@ -107,50 +106,6 @@ fn a_page_contains_every_contestant_and_scenario_and_loads_nothing() {
     assert!(page.len() < LARGEST, "{} bytes", page.len());
 }
 
-#[test]
-fn runs_that_flood_are_counted_and_have_no_time_without_a_leader() {
-    let scenarios = ["kill-leader", "flaky"].map(|name| scenario::Scenario::of_name(name).unwrap());
-    let contestants = [
-        Algorithm::Other(&OlderAlgorithm::Textbook),
-        Algorithm::Lease,
-    ]
-    .map(Contestant::new);
-    let comparison = Comparison {
-        contestants: contestants.to_vec(),
-        scenarios: scenarios.to_vec(),
-        seeds: 0..1,
-    };
-    let rows = compare(&comparison, || {}).into_iter();
-    let report = Report::live(
-        vec!["textbook".into(), "lease".into()],
-        scenarios.to_vec(),
-        Setting::Simulated(0..1),
-        rows.map(|row| (row, Timeline::default())).collect(),
-    );
-    let row = report.row("textbook", &scenarios[1]).unwrap();
-    assert_eq!((row.floods, row.without_leader_at_end), (1, 1));
-    let page = report.html(&made());
-    assert!(page.contains("<td><strong>flood 1/1</strong><br>"));
-    assert!(page.contains("<strong>no leader at the end: 1</strong></td>"));
-    assert!(page.contains("<td>flood 1/1</td>") && page.contains(">textbook, flood 1/1</text>"));
-    assert!(page.contains("no leader at the end of 1 of 1 runs of flaky.</li>"));
-    assert!(!page.contains("inf"));
-}
-
-#[test]
-fn only_figures_that_were_measured_have_a_column() {
-    let start = scenario::Scenario::of_name("start").unwrap();
-    let mut report = report(vec![Contestant::new(Algorithm::Lease)], vec![start]);
-    let page = report.html(&made());
-    assert!(!page.contains("<th>no leader: p99</th>") && !page.contains("<th>CPU at rest"));
-    report.rows[0].seeds = 100;
-    let page = report.html(&made());
-    assert!(page.contains("<th>no leader: p99</th>"));
-    let (_, table) = page.rsplit_once("<table>").unwrap();
-    let columns = table.matches("<th>").count() - 2;
-    assert_eq!(table.matches("<td>").count() + 2, columns);
-}
-
 /// Returns the contrast of two colours, as the Web Content Accessibility Guidelines define it.
 fn contrast(one: &str, other: &str) -> f64 {
     let light = |colour: &str| {
@@ -243,22 +198,6 @@ fn a_page_compares_equal_detection_times_and_judges_every_claim_of_the_papers() 
         let verdict = page::escape(&point.verdict.to_string());
         assert!(papers.contains(&verdict), "{}: {verdict}", point.row);
     }
-}
-
-#[test]
-fn a_page_without_any_fault_says_so() {
-    let start = scenario::Scenario::of_name("start").unwrap();
-    let page = report(vec![Contestant::new(Algorithm::Lease)], vec![start]).html(&made());
-    assert!(page.contains("No scenario with a fault was compared."));
-}
-
-#[test]
-fn a_page_of_a_fault_without_effect_on_leaders_says_so() {
-    let one_way = scenario::Scenario::of_name("one-way").unwrap();
-    let mut report = report(vec![Contestant::new(Algorithm::Lease)], vec![one_way]);
-    report.rows[0].without_leader = Default::default();
-    let page = report.html(&made());
-    assert!(page.contains("no contestant was without a leader long enough"));
 }
 
 #[test]

@@ -262,38 +262,4 @@ mod tests {
         assert_eq!(quality.mistake_rate(), 2.0 / 80.0);
         assert_eq!(quality.query_accuracy(), 1.0 - 38.0 / 80.0);
     }
-
-    #[test]
-    fn a_crash_during_a_mistake_ends_it_and_is_detected_at_once() {
-        let mut meter = Meter::new(at(0));
-        meter.set_suspected(at(5), true);
-        meter.set_up(at(7), false);
-        let quality = meter.finish(at(20));
-        assert_eq!(quality.mistakes.total, s(2));
-        assert_eq!(quality.detection.total, s(0));
-        assert_eq!((quality.mistakes.count, quality.detection.count), (1, 1));
-    }
-
-    #[test]
-    fn the_detection_time_ends_with_the_suspicion_that_lasts() {
-        let mut meter = Meter::new(at(0));
-        meter.set_up(at(10), false);
-        meter.set_suspected(at(12), true);
-        meter.set_suspected(at(14), false); // A message that was still on its way.
-        meter.set_suspected(at(17), true);
-        let quality = meter.finish(at(20));
-        assert_eq!(quality.detection.total, s(7));
-        assert_eq!(quality.mistakes.count, 0);
-        assert_eq!(quality.query_accuracy(), 1.0);
-    }
-
-    #[test]
-    fn an_undetected_crash_is_counted() {
-        let mut meter = Meter::new(at(0));
-        meter.set_up(at(10), false);
-        meter.set_up(at(11), true);
-        meter.set_up(at(20), false);
-        let quality = meter.finish(at(21));
-        assert_eq!((quality.detection.count, quality.undetected), (0, 2));
-    }
 }

@@ -26,26 +26,6 @@ fn quiet(make: Make) -> Network {
     network
 }
 
-/// Otherwise a question that was asked just before would delay the result of the watch.
-#[test]
-fn a_suspicion_of_a_watch_answers_an_open_question() {
-    for (name, make) in &ALL[1..5] {
-        let mut network = Network::new(*make, 2);
-        network.run_until(at(10_010)).crash(TWO);
-        // Node 2 becomes suspected between 10.97 s (phi) and 11.401 s, and a question takes 500 ms.
-        network.run_until(at(10_950));
-        ask(&mut network, 1);
-        network.run_until(at(30_000));
-        let events = network.events();
-        let suspected = events
-            .iter()
-            .find(|it| it.1 == DetectorOutput::Suspected(TWO));
-        let (answered, ..) = answers(&network)[0];
-        assert_eq!(answered, suspected.unwrap().0, "{name}");
-        assert!(answered <= 11_401, "{name}: {answered}");
-    }
-}
-
 #[test]
 fn a_question_about_a_node_that_is_up_takes_one_round_trip() {
     for (_, make) in ALL {
@@ -94,27 +74,6 @@ fn a_node_counts_as_down_after_the_timeout_and_then_at_once_while_the_entry_is_f
 }
 
 #[test]
-fn a_lost_recovery_notice_delays_the_answer_up_by_at_most_the_freshness() {
-    let mut network = quiet(on_demand);
-    network.crash(TWO);
-    ask(&mut network, 1);
-    network.run_until(at(10_600)).cut(TWO, ONE);
-    network.restart(TWO);
-    network.run_until(at(12_519));
-    network.heal();
-    ask(&mut network, 2); // The last moment at which the list may be wrong.
-    network.run_until(at(12_520));
-    ask(&mut network, 3);
-    network.run_until(at(13_000));
-    let verdicts: Vec<_> = answers(&network)
-        .into_iter()
-        .map(|it| (it.1, it.2))
-        .collect();
-    let (down, up) = (Verdict::Down, Verdict::Up);
-    assert_eq!(verdicts, [(1, down), (2, down), (3, up)]);
-}
-
-#[test]
 fn a_recovery_notice_clears_the_list_entry_and_is_repeated_until_it_is_acknowledged() {
     let mut network = quiet(on_demand);
     network.crash(TWO);
@@ -138,20 +97,6 @@ fn a_recovery_notice_clears_the_list_entry_and_is_repeated_until_it_is_acknowled
     // repeated.
     network.run_until(at(60_000));
     assert_eq!(network.sent, sent + 2);
-}
-
-#[test]
-fn a_repeated_question_is_answered_when_the_first_one_would_have_been() {
-    let mut network = quiet(on_demand);
-    network.crash(TWO);
-    for round in 0..10 {
-        ask(&mut network, round);
-        let now = network.now;
-        network.run_until(now + millis(60));
-    }
-    // The first question was asked at 10.02 s, the ninth at 10.5 s, and the tenth after the answer.
-    let (first, second) = ((10_520, 8, Verdict::Down), (10_560, 9, Verdict::Down));
-    assert_eq!(answers(&network), [first, second]);
 }
 
 #[test]
@@ -230,46 +175,6 @@ fn the_node_itself_is_up_and_a_non_member_is_down_and_ignored() {
     }
 }
 
-#[test]
-fn after_a_pause_of_this_process_a_node_still_has_its_time_to_answer() {
-    let mut detector = on_demand(at(0), &group(ONE, 2));
-    detector.handle_input(at(0), DetectorInput::Ask { node: TWO, ask: 1 });
-    drain(&mut *detector);
-    // Both pings and the verdict are overdue. The detector pings once more and waits.
-    let is_answer = |output: &DetectorOutput| matches!(output, DetectorOutput::Answer { .. });
-    for (millis, answered) in [(10_000, false), (10_249, false), (10_250, true)] {
-        detector.handle_timeout(at(millis));
-        let outputs = drain(&mut *detector);
-        assert_eq!(outputs.iter().any(is_answer), answered, "{millis}");
-    }
-}
-
-#[test]
-fn any_message_removes_a_node_from_the_list_with_or_without_a_watch() {
-    for (name, make) in ALL {
-        let mut detector = make(at(0), &group(ONE, 2));
-        detector.handle_input(at(0), DetectorInput::Ask { node: TWO, ask: 1 });
-        detector.handle_timeout(at(250));
-        detector.handle_timeout(at(500));
-        detector.handle_input(at(600), DetectorInput::Ask { node: TWO, ask: 2 });
-        let incarnation = Incarnation(1);
-        detector.handle_input(
-            at(601),
-            DetectorInput::Heard {
-                from: TWO,
-                incarnation,
-            },
-        );
-        detector.handle_input(at(602), DetectorInput::Ask { node: TWO, ask: 3 });
-        let answered = drain(&mut *detector).into_iter().filter_map(|it| match it {
-            DetectorOutput::Answer { ask, .. } => Some(ask),
-            _ => None,
-        });
-        // The third question is not answered from the list: the node is pinged.
-        assert_eq!(answered.collect::<Vec<_>>(), [1, 2], "{name}");
-    }
-}
-
 /// An older answer may be out of date: the node may have become a candidate since.
 #[test]
 fn only_the_answer_to_the_question_itself_shows_that_a_node_is_not_a_candidate() {
@@ -307,26 +212,5 @@ fn only_the_answer_to_the_question_itself_shows_that_a_node_is_not_a_candidate()
             }
             assert_eq!(verdicts, [Verdict::NonCandidate, expected], "{name}");
         }
-    }
-}
-
-/// Another node that asked about this node while it was down has it on the down list.
-#[test]
-fn a_node_that_starts_notifies_all_others_with_every_detector() {
-    for (name, make) in ALL {
-        let mut detector = make(at(0), &group(ONE, 3));
-        assert!(
-            detector.poll_timeout().is_some_and(|due| due <= at(0)),
-            "{name}"
-        );
-        detector.handle_timeout(at(0));
-        let notified = drain(&mut *detector).into_iter().filter_map(|it| match it {
-            DetectorOutput::Send {
-                to,
-                message: DetectorMessage::Recovered,
-            } => Some(to),
-            _ => None,
-        });
-        assert_eq!(Vec::from_iter(notified), [TWO, THREE], "{name}");
     }
 }

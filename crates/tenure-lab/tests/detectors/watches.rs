@@ -14,16 +14,6 @@ fn a_steady_node_is_never_suspected() {
     }
 }
 
-#[test]
-fn jitter_and_reordering_cause_no_mistake() {
-    for (name, make) in ALL {
-        let delay = |rng: &mut Rng| Some(network::up_to(rng, millis(100)));
-        let mut network = Network::new(make, 3).with_delay(7, delay);
-        network.run_until(at(600_000));
-        assert_eq!(network.quality().mistakes.count, 0, "{name}");
-    }
-}
-
 /// The crash happens at different phases of all periods, with random delays up to the limit.
 #[test]
 fn a_crash_is_detected_within_the_bound() {
@@ -112,16 +102,6 @@ fn a_pause_causes_one_mistake_of_the_calculated_length() {
     }
 }
 
-#[test]
-fn a_node_that_was_paused_joins_the_ring_again() {
-    let mut network = Network::new(ALL[5].1, 3);
-    network.run_until(at(10_000)).pause(TWO);
-    network.run_until(at(30_000)).resume(TWO);
-    network.run_until(at(60_000));
-    let quality = network.quality();
-    assert_eq!((quality.mistakes.count, network.suspects()), (1, false));
-}
-
 /// All messages from node 2 are lost for a certain time.
 #[test]
 fn a_burst_of_losses_within_the_margin_is_harmless_and_a_longer_one_causes_one_mistake() {
@@ -170,80 +150,5 @@ fn a_restarted_node_is_trusted_and_its_restart_is_reported_once() {
             let longest = quality.recovery.longest.max(quality.mistakes.longest);
             assert!(longest <= millis(1000), "{name}, {down}: {longest:?}");
         }
-    }
-}
-
-#[test]
-fn no_events_come_about_a_node_after_the_end_of_its_watch() {
-    for (name, make) in ALL {
-        let mut network = Network::new(make, 2);
-        network.run_until(at(5_000));
-        network.input(ONE, DetectorInput::Unwatch(TWO));
-        network.crash(TWO);
-        network.run_until(at(40_000));
-        assert_eq!(network.events(), [], "{name}");
-    }
-}
-
-#[test]
-fn a_watcher_that_sends_pings_suspects_no_node_after_its_own_pause() {
-    for (name, make) in &ALL[..2] {
-        let mut network = Network::new(*make, 2);
-        network.run_until(at(10_010)).pause(ONE);
-        network.run_until(at(30_000)).resume(ONE);
-        network.run_until(at(60_000));
-        assert_eq!(network.events(), [], "{name}");
-    }
-}
-
-/// A round trip takes 350 ms, so each ping is answered after the next one is sent.
-#[test]
-fn a_slow_answer_does_not_give_the_node_more_time_for_the_next_ping() {
-    for answered in [30_000, 30_300] {
-        let mut network = Network::new(pull, 2).with_delay(1, |_| Some(millis(175)));
-        // This ping arrives and is answered; the next one is lost.
-        network.run_until(at(answered + 180)).crash(TWO);
-        network.run_until(at(60_000));
-        let expected = (answered + 4 * 300 + 300, DetectorOutput::Suspected(TWO));
-        assert_eq!(network.events(), [expected]);
-    }
-}
-
-/// Without the repetition, one lost message would make the node suspected.
-#[test]
-fn a_lost_subscription_is_repeated_at_once() {
-    for (name, make) in &ALL[2..5] {
-        let mut network = Network::new(*make, 2);
-        network.input(ONE, DetectorInput::Unwatch(TWO));
-        network.run_until(at(1_010)).cut(ONE, TWO);
-        network.watch(ONE, TWO);
-        network.run_until(at(1_200)).heal();
-        network.run_until(at(60_000));
-        assert_eq!(network.events(), [], "{name}");
-    }
-}
-
-/// The node was down when the watch began, so its silence until now does not count.
-#[test]
-fn a_node_that_starts_under_watch_gets_the_full_time() {
-    for (name, make) in &ALL[1..5] {
-        let mut detector = make(at(0), &group(ONE, 2));
-        detector.handle_input(at(0), DetectorInput::Watch(TWO));
-        let heard = DetectorInput::Message {
-            from: TWO,
-            incarnation: Incarnation(1),
-            message: DetectorMessage::Recovered,
-        };
-        let since = (0..9_000).step_by(10).find(|&now| {
-            if now == 1_100 {
-                detector.handle_input(at(now), heard.clone());
-            }
-            detector.handle_timeout(at(now));
-            detector.is_suspected(TWO)
-        });
-        assert!(
-            since.is_some_and(|since| (2_000..3_000).contains(&since)),
-            "{name}: {since:?}"
-        );
     }
 }

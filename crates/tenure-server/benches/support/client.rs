@@ -47,26 +47,11 @@ impl<S: Stream> Connection<S> {
 
     /// Posts a body. Returns the status.
     pub async fn post(&mut self, path: &str, body: &str) -> u16 {
-        self.send("POST", path, body).await
-    }
-
-    /// Puts a body. Returns the status.
-    pub async fn put(&mut self, path: &str, body: &str) -> u16 {
-        self.send("PUT", path, body).await
-    }
-
-    async fn send(&mut self, method: &str, path: &str, body: &str) -> u16 {
         let (length, header) = (body.len(), &self.header);
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\n{header}\r\n{body}"
         );
-        self.ask(request.as_bytes()).await.expect("an answer")
-    }
-
-    /// Gets a path. Returns the status.
-    pub async fn get(&mut self, path: &str) -> u16 {
-        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         self.ask(request.as_bytes()).await.expect("an answer")
     }
 

@@ -11,20 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tenure_core::lease::LeaseId;
 
 mod client;
-pub mod cluster;
-pub mod etcd;
 mod local;
 mod process;
 mod report;
-
-/// The programs that benchmarks need, from the tests of the workspace.
-#[cfg(unix)]
-#[path = "../../../../tests/support"]
-pub mod programs {
-    pub mod etcd;
-    pub mod needs;
-    pub mod ports;
-}
 
 pub use client::{Connection, Stream};
 pub use local::Local;
@@ -59,13 +48,8 @@ pub fn id(number: u64) -> String {
 
 /// Returns the body of an acquire for a day, which may wait.
 pub fn acquire(number: u64, wait_ms: u64) -> String {
-    acquire_for(86_400_000, number, wait_ms)
-}
-
-/// Returns the body of an acquire for this duration.
-pub fn acquire_for(duration_ms: u64, number: u64, wait_ms: u64) -> String {
     format!(
-        r#"{{"holder":"worker-{number:07}","duration_ms":{duration_ms},"lease_id":"{}","wait_ms":{wait_ms}}}"#,
+        r#"{{"holder":"worker-{number:07}","duration_ms":86400000,"lease_id":"{}","wait_ms":{wait_ms}}}"#,
         id(number)
     )
 }

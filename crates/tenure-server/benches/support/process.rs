@@ -11,7 +11,6 @@ use axum::Router;
 use axum::extract::Path as UrlPath;
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
-use nix::sys::signal::{Signal, kill};
 use nix::time::ClockId;
 use nix::unistd::Pid;
 use tenure_core::wire::{LeaseView, RenewRequest};
@@ -76,16 +75,6 @@ impl Child {
     /// Returns the processor time that the server has used.
     pub fn cpu(&self) -> Duration {
         cpu(self.process.id())
-    }
-
-    /// Sends a signal to the server.
-    pub fn signal(&self, signal: Signal) {
-        kill(pid(self.process.id()), signal).expect("a process to signal");
-    }
-
-    /// Waits until the server has ended.
-    pub fn wait(mut self) {
-        self.process.wait().expect("a process to wait for");
     }
 
     /// Returns the server's memory in bytes.

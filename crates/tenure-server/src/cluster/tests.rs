@@ -1,7 +1,7 @@
 //! Servers of a cluster over a log in memory, in real time.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
@@ -170,93 +170,6 @@ async fn a_standby_names_the_active_server_and_takes_over_when_that_one_is_cut_o
     let refused = first.renew(1).await.unwrap_err();
     assert_eq!(refused.code, Code::NotActive);
     assert_eq!(refused.active.as_deref(), Some("http://second"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stops_hands_over_at_once_and_one_that_resigns_to_the_named_server() {
-    // A take-over without a hand-over takes this long.
-    const T: Duration = Duration::from_secs(15);
-    let service = MemoryService::new();
-    let start = |name| Member::start_with(&service, name, false, T);
-    let first = start("first");
-    until("an active server", || first.is_active()).await;
-    let others = ["second", "third"].map(start);
-    for other in &others {
-        until("a standby", || other.store().is_standby()).await;
-    }
-    let epoch = first.acquire(1).await.unwrap().epoch;
-    // Any of the others would take over by chance.
-    let mut active = &first;
-    for name in ["third", "second", "first", "second", "third"] {
-        let next = match name {
-            "first" => &first,
-            "second" => &others[0],
-            _ => &others[1],
-        };
-        let store = active.store();
-        store.resign(Some(name.into())).unwrap();
-        // A second order, if it still comes in time, must not end a later ownership of this server.
-        let _ = store.resign(Some(name.into()));
-        let all = [&first, &others[0], &others[1]];
-        let is_left = || {
-            all.iter()
-                .any(|it| it.is_active() && !std::ptr::eq(*it, active))
-        };
-        until("the named server", is_left).await;
-        assert!(next.is_active(), "{name}");
-        assert_eq!(next.renew(1).await.unwrap().epoch, epoch);
-        active = next;
-    }
-    assert_eq!(code(first.store().resign(None)), Code::NotActive);
-    let (first, third) = (first, &others[1]);
-    let began = Instant::now();
-    tokio::task::block_in_place(|| third.cluster.stop());
-    assert_eq!(code(third.renew(1).await), Code::NotActive);
-    until("another server", || {
-        first.is_active() || others[0].is_active()
-    })
-    .await;
-    assert!(began.elapsed() < T, "{:?}", began.elapsed());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_is_left_to_a_server_that_is_away_is_taken_over_after_the_ownership_duration() {
-    let service = MemoryService::new();
-    let first = Member::start(&service, "first", false);
-    until("an active server", || first.is_active()).await;
-    let second = Member::start(&service, "second", false);
-    until("a standby", || second.store().is_standby()).await;
-    let began = Instant::now();
-    first.store().resign(Some("third".into())).unwrap();
-    until("the end of the ownership", || !first.is_active()).await;
-    tokio::task::block_in_place(|| first.cluster.stop());
-    until("a take-over", || second.is_active()).await;
-    assert!(began.elapsed() >= T, "{:?}", began.elapsed());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn every_answer_that_is_confirmed_waits_for_an_append_after_its_look() {
-    let service = MemoryService::new();
-    let member = Member::start(&service, "first", true);
-    until("an active server", || member.is_active()).await;
-    member.acquire(1).await.unwrap();
-    for _ in 0..3 {
-        let before = service.content().heads.len();
-        member.renew(1).await.unwrap();
-        assert!(service.content().heads.len() > before);
-    }
-    // A server that can't append is not ready, although each answer would wait for an append.
-    member.connect.fail_all(Some(Fault::LoseRequest));
-    until("the end of the deadline", || !member.is_active()).await;
-    member.connect.fail_all(None);
-    until("an active server", || member.is_active()).await;
-    // A renewal that was decided while the log can't be reached is answered later.
-    member.connect.fail_all(Some(Fault::LoseRequest));
-    let renewal = member.renew(1);
-    tokio::pin!(renewal);
-    assert!(timeout(T / 4, &mut renewal).await.is_err());
-    member.connect.fail_all(None);
-    timeout(SOON, renewal).await.expect("an answer").unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

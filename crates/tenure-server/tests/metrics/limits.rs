@@ -89,24 +89,6 @@ async fn connections_are_counted_by_their_places_and_refusals() {
 }
 
 #[tokio::test]
-async fn a_connection_over_the_limit_of_its_address_is_counted_as_such() {
-    let running = limited(|limits| limits.max_connections_per_address = 1);
-    let api = &running.api;
-    let mut first = Wire::connect(api).await;
-    assert_eq!(first.get("/v1/limits").await.answer.0, 200);
-    let mut second = Wire::connect(api).await;
-    assert_eq!(second.get("/v1/limits").await.answer.0, 429);
-    let other = reqwest::Client::builder().local_address(Some([127, 0, 0, 2].into()));
-    let other = Api {
-        origin: api.origin.clone(),
-        http: other.build().unwrap(),
-    };
-    let metrics = Metrics::of(&other).await;
-    metrics.assert("tenure_connections_refused_total{why=\"address\"}", 1.0);
-    metrics.assert("tenure_connections_refused_total{why=\"store\"}", 0.0);
-}
-
-#[tokio::test]
 async fn failed_handshakes_are_counted() {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let folder = tempfile::TempDir::new().unwrap();

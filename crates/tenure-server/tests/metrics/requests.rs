@@ -70,13 +70,3 @@ async fn the_time_that_a_request_asks_to_wait_is_not_its_duration() {
         assert!(seconds < WAIT.as_secs_f64(), "{route}: {seconds}");
     }
 }
-
-#[tokio::test]
-async fn a_server_without_counters_of_requests_shows_everything_else() {
-    let store = Store::open(StoreConfig::memory()).unwrap();
-    let config = MetricsConfig::default().without_requests();
-    let running = served(bind(&store).with_metrics(config));
-    let metrics = Metrics::of(&running.api).await;
-    assert_eq!(metrics.count("tenure_http_request"), 0);
-    metrics.assert("tenure_waiting", 0.0);
-}

@@ -75,29 +75,3 @@ fn members_of_two_neighbouring_steps_that_come_and_go_never_lead_together() {
         }
     }
 }
-
-/// Why the step is necessary: four of five members carry a term without the store, and the fifth
-/// one asks only the store.
-#[test]
-fn a_candidate_by_lease_among_members_with_a_fallback_may_lead_beside_their_leader() {
-    let lead_together = |by| {
-        let mut group = Group::with_k(2, 5, By::Fallback, 1);
-        group.set_link(0);
-        group.until_led(LONG);
-        if group.leader() == Some(5) {
-            group.stop(5);
-            group.until_led(LONG);
-        } else {
-            group.stop(5);
-        }
-        for id in 1..=4 {
-            group.reach(id, false, true);
-        }
-        group.run(10_000);
-        group.start(5, by);
-        group.run(20_000);
-        group.violation().is_some()
-    };
-    assert!(lead_together(By::Lease));
-    assert!(!lead_together(By::StoreRequired));
-}

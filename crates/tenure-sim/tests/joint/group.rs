@@ -70,10 +70,6 @@ impl Group {
         Self::create((true, k), members, by, seed)
     }
 
-    pub(super) fn with_quorum(quorum: bool, members: u32, by: By, seed: u64) -> Self {
-        Self::create((quorum, 1), members, by, seed)
-    }
-
     fn create((quorum, k): (bool, usize), members: u32, by: By, seed: u64) -> Self {
         let name = if quorum { "both" } else { "both-no-quorum" };
         let mut contestant = Contestant::of_name(name).unwrap().with_lease(ms(3_000));

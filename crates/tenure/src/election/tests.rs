@@ -13,7 +13,7 @@ use crate::api::candidate_runtime::CandidateRuntime;
 use crate::base::clock::{Clock, ManualClock};
 use crate::base::observed::Observed;
 use crate::config::{Bully, Config, Peer, Strategy};
-use crate::peers::transport::{Network, PeerEvent, PeerTransport};
+use crate::peers::transport::{Network, PeerTransport};
 use crate::testing::TestStore;
 use crate::{EndReason, Guarantee, ProclaimError, RunError};
 
@@ -82,42 +82,6 @@ impl World {
             () = self.time.advance(Duration::from_secs(120)) => panic!("no leader was elected"),
         }
     }
-
-    fn leaders(&self) -> Vec<usize> {
-        let places = 0..self.members.len();
-        places
-            .filter(|&place| self.members[place].leadership().is_some())
-            .collect()
-    }
-}
-
-#[tokio::test]
-async fn groups_of_three_and_five_elect_the_best_member_and_all_members_see_it() {
-    for members in [3, 5] {
-        let world = World::new(members, None);
-        let mut observers: Vec<_> = world.members.iter().map(Candidate::observe).collect();
-        let everybody: Vec<usize> = (0..members as usize).collect();
-        let (leader, guard) = world.elect(&everybody).await;
-        world.time.advance(Duration::from_secs(1)).await;
-        assert_eq!(world.leaders(), [leader]);
-        assert_eq!(world.members[leader].guarantee(), Guarantee::Quorum);
-        for observer in &mut observers {
-            let seen = async {
-                loop {
-                    if let Observed::Leader {
-                        candidate, epoch, ..
-                    } = observer.next().await
-                    {
-                        return (candidate, epoch);
-                    }
-                }
-            };
-            let seen = tokio::time::timeout(Duration::from_secs(5), seen)
-                .await
-                .unwrap();
-            assert_eq!(seen, (world.members[leader].id().clone(), guard.epoch()));
-        }
-    }
 }
 
 /// Waits until an observer sees a leader whose metadata contain this address.
@@ -166,117 +130,6 @@ async fn a_leaders_metadata_reach_the_others_with_its_renewals() {
         sees(observer, None).await;
     }
     assert_eq!(guard.resign().await, EndReason::Resigned);
-}
-
-#[tokio::test]
-async fn after_a_leader_that_resigns_the_next_one_leads_at_once_with_a_greater_epoch() {
-    let world = World::new(3, None);
-    let (first, guard) = world.elect(&[0, 1, 2]).await;
-    let epoch = guard.epoch();
-    let begin = *world.time.time.borrow();
-    assert_eq!(guard.resign().await, EndReason::Resigned);
-    let others: Vec<usize> = (0..3).filter(|&place| place != first).collect();
-    let (_, next) = world.elect(&others).await;
-    assert!(next.epoch() > epoch);
-    // A resignation must take only a fraction of the lease duration that a crash would cost.
-    let took = world.time.time.borrow().since(begin);
-    assert!(took < Duration::from_secs(5), "{took:?}");
-}
-
-#[tokio::test]
-async fn a_leader_hands_over_to_the_member_that_it_names() {
-    let world = World::new(3, None);
-    let (first, guard) = world.elect(&[0]).await;
-    assert_eq!(first, 0);
-    guard.hand_over("nobody".parse().unwrap());
-    guard.hand_over("3".parse().unwrap());
-    assert_eq!(guard.lost().await, EndReason::HandedOver);
-    let (next, _guard) = {
-        let resigned = guard.resign();
-        let (next, reason) = tokio::join!(world.elect(&[1, 2]), resigned);
-        assert_eq!(reason, EndReason::HandedOver);
-        next
-    };
-    assert_eq!(next, 2);
-}
-
-#[tokio::test]
-async fn a_leader_that_is_cut_off_stops_before_another_one_leads() {
-    let world = World::new(3, None);
-    let (first, guard) = world.elect(&[0, 1, 2]).await;
-    world.network.cut(NodeId(u32::try_from(first).unwrap() + 1));
-    let others: Vec<usize> = (0..3).filter(|&place| place != first).collect();
-    let (_, next) = world.elect(&others).await;
-    assert!(!guard.is_valid(), "two members lead at the same time");
-    assert_eq!(guard.lost().await, EndReason::RenewDeadline);
-    assert!(next.is_valid() && next.epoch() > guard.epoch());
-    world.network.heal();
-    world.time.advance(LONG).await;
-    assert!(
-        next.is_valid(),
-        "the leader does not change when the other one is back"
-    );
-}
-
-#[tokio::test]
-async fn without_a_majority_only_a_group_without_a_quorum_has_a_leader() {
-    for (quorum, leads) in [(true, false), (false, true)] {
-        let world = World::new(3, Some(quorum));
-        world.network.cut(NodeId(3));
-        let campaign = world.members[2].campaign();
-        tokio::select! {
-            won = campaign => assert!(leads, "{won:?}"),
-            () = world.time.advance(LONG * 3) => assert!(!leads, "no leader was elected"),
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_machine_that_was_frozen_past_the_deadline_no_longer_leads() {
-    let world = World::new(3, None);
-    let (_, guard) = world.elect(&[0]).await;
-    world.time.move_by(Duration::from_secs(11)).await;
-    assert!(!guard.is_valid());
-    assert_eq!(guard.lost().await, EndReason::Suspended);
-}
-
-#[tokio::test]
-async fn a_duplicate_member_stops_and_reports_why() {
-    let world = World::new(3, None);
-    let (_, guard) = world.elect(&[0]).await;
-    let duplicate = "member 2 says: another process is member 1, too".to_owned();
-    world
-        .network
-        .deliver(NodeId(1), PeerEvent::Duplicate(duplicate));
-    assert_eq!(guard.lost().await, EndReason::Superseded);
-    drop(guard);
-    world.time.advance(LONG).await;
-    let error = world.members[0].campaign().await.unwrap_err();
-    assert!(
-        error.to_string().contains("another process is member 1"),
-        "{error}"
-    );
-}
-
-#[tokio::test]
-async fn a_single_candidate_leads_whenever_it_competes_and_its_epochs_grow() {
-    let time = ManualClock::start();
-    let runtime = CandidateRuntime::start_with(Clock::Manual(time.clone())).unwrap();
-    let config = Config::new("tests/job".parse().unwrap()).with_strategy(Strategy::Static);
-    let candidate = runtime.start_candidate(config).await.unwrap();
-    assert_eq!(candidate.guarantee(), Guarantee::BestEffort);
-    let mut last = None;
-    for _ in 0..3 {
-        let guard = tokio::select! {
-            guard = candidate.campaign() => guard.unwrap(),
-            () = time.advance(LONG) => panic!("it does not lead"),
-        };
-        assert!(last < Some(guard.epoch()));
-        last = Some(guard.epoch());
-        time.advance(LONG).await;
-        assert!(guard.is_valid());
-        assert_eq!(guard.resign().await, EndReason::Resigned);
-    }
 }
 
 #[tokio::test]

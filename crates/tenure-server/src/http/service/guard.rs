@@ -98,5 +98,7 @@ mod tests {
             assert!(!admitted(host, "/ui/app.js"), "{host}");
             assert!(admitted(host, "/livez"), "{host}");
         }
+        // The host of an absolute target counts.
+        assert!(!admitted("localhost", "http://evil.example/v1/limits"));
     }
 }

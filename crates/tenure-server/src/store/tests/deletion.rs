@@ -1,7 +1,6 @@
 //! Deletions, and leases that are created again.
 
 use crate::clock;
-use crate::model::Floors;
 
 use super::*;
 
@@ -36,25 +35,6 @@ async fn a_deletion_is_visible_only_when_it_is_durable_and_not_if_it_is_undone()
     deleted.await.unwrap().unwrap();
     assert_eq!(refusal(view(&store)).await, Code::UnknownLease);
     assert!(store.inner.table.lock(&key()).is_empty());
-}
-
-#[tokio::test]
-async fn a_lease_created_again_has_epochs_above_those_of_the_deleted_one() {
-    // These epochs are far ahead of the clock, as after the clock was set back.
-    let far = |ahead: u64| Epoch::new(Epoch::MAX.get() - ahead);
-    let loaded = Loaded {
-        floors: Floors::of_all_leases(far(100)),
-        ..Loaded::default()
-    };
-    let store = Store::start(loaded, None, StoreSetup::with_limits(Limits::default())).unwrap();
-    let view = answer(acquire(&store, 1, Duration::ZERO)).await.unwrap();
-    assert_eq!(view.epoch, far(99).map(Epoch::get));
-    answer(operate(&store, Operation::Release(id(1))))
-        .await
-        .unwrap();
-    store.delete(&key()).await.unwrap();
-    let view = answer(acquire(&store, 2, Duration::ZERO)).await.unwrap();
-    assert_eq!(view.epoch, far(98).map(Epoch::get));
 }
 
 #[tokio::test]

@@ -315,29 +315,6 @@ async fn the_end_of_a_term_is_committed_or_undone_with_the_change_that_ends_it()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_queued_behind_an_undone_change_are_undone_with_it() {
-    let (store, script) = scripted();
-    let granted = acquire(&store, 1, Duration::ZERO);
-    on_engine(&script, Script::batch).await;
-    // These changes depend on the grant, and are queued behind it.
-    let described = operate(
-        &store,
-        Operation::SetMetadata(id(1), Metadata::from([("a".into(), "b".into())])),
-    );
-    revision_of(&store, 2).await;
-    let released = operate(&store, Operation::Release(id(1)));
-    revision_of(&store, 3).await;
-    script.decide(Err(AppendError::DiskFull("no space".into())));
-    assert_eq!(refusal(granted).await, Code::DiskFull);
-    assert_eq!(refusal(described).await, Code::DiskFull);
-    assert_eq!(refusal(released).await, Code::DiskFull);
-    // The lease was never acquired.
-    assert_eq!(refusal(view(&store)).await, Code::UnknownLease);
-    assert!(store.inner.table.lock(&key()).is_empty());
-    assert!(on_engine(&script, Script::is_idle).await);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn all_undone_changes_of_all_leases_are_undone_from_the_last_to_the_first() {
     let (store, script) = held().await;
     let metadata = Metadata::from([("a".into(), "b".into())]);

@@ -63,33 +63,6 @@ async fn a_holder_that_was_answered_keeps_its_lease_when_its_older_request_is_dr
     assert_eq!(renewed.epoch, granted.epoch);
 }
 
-#[tokio::test]
-async fn a_renewal_keeps_the_lease_as_well_when_the_request_that_waited_is_dropped() {
-    let store = held().await;
-    let (mut first, mut next) = (request(&store, 2), request(&store, 3));
-    assert!(poll(&mut first).is_pending() && poll(&mut next).is_pending());
-    release(&store, 1).await;
-    let renew = Operation::Renew(id(2), None);
-    store.operate(&key(), &renew, None).await.unwrap();
-    drop(first);
-    assert!(poll(&mut next).is_pending());
-    assert_eq!(holder(&store).await, "candidate-2");
-}
-
-#[tokio::test]
-async fn a_grant_that_no_client_received_goes_to_the_next_request_at_once() {
-    let store = held().await;
-    let (mut first, mut next) = (request(&store, 2), request(&store, 3));
-    assert!(poll(&mut first).is_pending() && poll(&mut next).is_pending());
-    release(&store, 1).await;
-    assert_eq!(holder(&store).await, "candidate-2");
-    drop(first);
-    let Poll::Ready(granted) = poll(&mut next) else {
-        panic!("the next request was not granted the lease");
-    };
-    assert_eq!(granted.unwrap().holder.unwrap().to_string(), "candidate-3");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_goes_away_before_its_grant_is_durable_gives_the_lease_to_the_next() {
     let (store, script) = super::held().await;
@@ -147,25 +120,6 @@ fn revocable(
             .await
     };
     (request, revoke)
-}
-
-#[tokio::test]
-async fn a_request_that_is_refused_at_the_moment_of_its_grant_gives_the_lease_to_the_next() {
-    let store = held().await;
-    let (first, revoke) = revocable(&store, 2, SOON);
-    let (mut first, mut next): (Request<'_>, _) = (Box::pin(first), request(&store, 3));
-    assert!(poll(&mut first).is_pending() && poll(&mut next).is_pending());
-    release(&store, 1).await;
-    assert_eq!(holder(&store).await, "candidate-2");
-    revoke.send(()).unwrap();
-    let Poll::Ready(Err(refusal)) = poll(&mut first) else {
-        panic!("the request was granted the lease after the right was gone");
-    };
-    assert_eq!(refusal.code, Code::Forbidden);
-    let Poll::Ready(granted) = poll(&mut next) else {
-        panic!("the next request was not granted the lease");
-    };
-    assert_eq!(granted.unwrap().holder.unwrap().to_string(), "candidate-3");
 }
 
 #[tokio::test(flavor = "multi_thread")]

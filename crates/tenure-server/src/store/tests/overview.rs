@@ -1,6 +1,6 @@
 //! The overview of all leases: the state that it shows, and the work that it makes.
 
-use tenure_core::wire::{LookReason, Overview, OverviewRow};
+use tenure_core::wire::{Overview, OverviewRow};
 
 use super::*;
 use crate::config::StoreConfig;
@@ -134,97 +134,6 @@ async fn an_overview_of_too_many_leases_needs_a_namespace() {
     };
     let overview = store.overview(&all(), few).await.unwrap();
     assert_eq!((overview.too_many, overview.leases), (false, 1));
-}
-
-#[tokio::test]
-async fn a_candidate_that_waits_by_repeated_requests_has_waited_since_the_first_one() {
-    const WAIT: Duration = Duration::from_secs(1);
-    let store = in_memory();
-    hold(&store, "ns/lease", SOON * 6, Duration::ZERO).await;
-    let waited = async || {
-        let list = store.waiters(&key()).await.unwrap().waiters;
-        list.first().map(|waiter| waiter.waiting_ms)
-    };
-    for round in 0..3 {
-        let waiting = tokio::spawn({
-            let store = store.clone();
-            async move { store.acquire(&key(), &queued(2, WAIT)).await }
-        });
-        // Without the earlier requests, no candidate has waited for so long.
-        let before = round * 1_000;
-        let longer = async {
-            while waited().await.is_none_or(|waited| waited <= before) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        timeout(SOON, longer).await.expect("a longer wait");
-        assert!(waiting.await.unwrap().is_err());
-    }
-}
-
-#[tokio::test]
-async fn a_free_lease_with_a_waiter_needs_a_look_after_its_duration() {
-    let store = in_memory();
-    let duration = Duration::from_secs(1);
-    hold(&store, "ns/lease", duration, SOON * 6).await;
-    let waiting = acquire(&store, 2, SOON);
-    let mut seen = Vec::new();
-    let flagged = async {
-        loop {
-            let row = row(&store).await;
-            if row.look == [LookReason::NobodyLeads] {
-                return row;
-            }
-            seen.push((row.state, row.look));
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let row = timeout(SOON, flagged).await.expect("a reason");
-    assert_eq!((row.state, row.waiters), (State::Expired, 1));
-    assert!(row.ended_at.is_some() && row.granted_at.is_none());
-    // The lock delay alone is no reason.
-    let is_free = |(state, look): &(State, Vec<_>)| *state == State::Expired && look.is_empty();
-    assert!(seen.iter().any(is_free), "{seen:?}");
-    waiting.abort();
-}
-
-#[tokio::test]
-async fn an_expected_lease_has_a_row_before_its_first_term() {
-    let store = in_memory();
-    store.expect_leaders(&[key(), LeaseKey::of_text("other/lease")]);
-    hold(&store, "other/lease", SOON, Duration::ZERO).await;
-    let overview = fresh(&store, &all()).await;
-    let seen = overview.elections.iter();
-    let seen: Vec<_> = seen
-        .map(|row| (&*row.namespace, row.state, &*row.look))
-        .collect();
-    let expected = [
-        ("ns", State::Available, &[LookReason::Expected][..]),
-        ("other", State::Leased, &[]),
-    ];
-    assert_eq!(seen, expected);
-    assert_eq!((overview.leases, overview.needs_look), (2, 1));
-    hold(&store, "ns/lease", SOON, Duration::ZERO).await;
-    let overview = fresh(&store, &all()).await;
-    assert_eq!((overview.leases, overview.needs_look), (2, 0));
-}
-
-#[tokio::test]
-async fn three_terms_in_a_short_time_are_a_reason() {
-    let store = in_memory();
-    for (number, expected) in [(1, 1), (2, 2), (3, 3)] {
-        let request = queued(number, Duration::ZERO);
-        store.acquire(&key(), &request).await.unwrap();
-        // A repeated request and a renewal begin no term.
-        store.acquire(&key(), &request).await.unwrap();
-        let renewal = Operation::Renew(id(number), None);
-        store.operate(&key(), &renewal, None).await.unwrap();
-        let row = row(&store).await;
-        assert_eq!(row.recent_terms, expected);
-        assert_eq!(row.look.contains(&LookReason::Flapping), expected == 3);
-        let release = Operation::Release(id(number));
-        store.operate(&key(), &release, None).await.unwrap();
-    }
 }
 
 #[tokio::test]

@@ -116,11 +116,6 @@ mod in_memory {
         pub(crate) fn heal(&self) {
             self.0.lock().unwrap().cut_off.clear();
         }
-
-        /// Delivers an event to a member.
-        pub(crate) fn deliver(&self, node: NodeId, event: PeerEvent) {
-            let _ = self.0.lock().unwrap().ends[&node].send(event);
-        }
     }
 
     /// The network interface of a member.

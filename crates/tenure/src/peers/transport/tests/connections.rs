@@ -60,11 +60,6 @@ impl Link {
         }
     }
 
-    /// From now on nothing passes, as on a broken link.
-    pub(super) fn cut(&self) {
-        self.hole_up_to.store(usize::MAX, Ordering::SeqCst);
-    }
-
     fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -80,19 +75,6 @@ async fn a_refused_connection_gives_a_hint() {
     let event = next(&mut inbox).await;
     assert!(matches!(event, PeerEvent::Refused(NodeId(2))), "{event:?}");
     assert_eq!(one.counters().failed, 1);
-}
-
-/// The end of a process closes its connections. No other sign of the end arrives as early.
-#[tokio::test]
-async fn a_connection_that_ends_without_notice_gives_a_hint() {
-    let (two, mut inbox) = PeerServer::start(setup(2)).unwrap();
-    let (one, answers) = PeerServer::start(one_with_two_at(listening_on(&two))).unwrap();
-    one.send(NodeId(2), pre_vote(1));
-    let event = next(&mut inbox).await;
-    assert!(matches!(event, PeerEvent::Message(_)), "{event:?}");
-    drop((one, answers, event));
-    let event = next(&mut inbox).await;
-    assert!(matches!(event, PeerEvent::Refused(NodeId(1))), "{event:?}");
 }
 
 #[tokio::test]
@@ -140,75 +122,6 @@ async fn a_connection_that_failed_silently_is_replaced() {
     assert!(link.swallowed.load(Ordering::SeqCst));
     assert!(link.connections() > connections);
     assert!(one.counters().failed > 0);
-}
-
-#[tokio::test]
-async fn an_old_connection_is_replaced_by_a_new_one() {
-    let (clock, time) = manual_clock();
-    let two = Setup {
-        clock: clock.clone(),
-        ..setup(2)
-    };
-    let (two, mut inbox) = PeerServer::start(two).unwrap();
-    let hinted = Arc::new(AtomicBool::new(false));
-    let hint = hinted.clone();
-    tokio::spawn(async move {
-        while let Some(event) = inbox.recv().await {
-            match event {
-                PeerEvent::Message(message) => reply(message, vec![ack(1)]),
-                event => hint.store(matches!(event, PeerEvent::Refused(_)), Ordering::SeqCst),
-            }
-        }
-    });
-    let link = Link::to(listening_on(&two)).await;
-    let one = Setup {
-        clock,
-        ..one_with_two_at(link.address)
-    };
-    let (one, _inbox) = PeerServer::start(one).unwrap();
-    let mut rounds = 0;
-    let mut connections_after = async |rounds_more: u64| {
-        for _ in 0..rounds_more {
-            rounds += 1;
-            one.send(NodeId(2), pre_vote(rounds));
-            wait_until("an answer", || one.counters().answered == rounds).await;
-        }
-        link.connections()
-    };
-    assert_eq!(connections_after(5).await, 1, "new connections are kept");
-    time.send_modify(|time| *time = *time + Duration::from_secs(11));
-    // The first request announces the end of the old connection.
-    assert_eq!(connections_after(2).await, 2);
-    assert_eq!(connections_after(5).await, 2);
-    assert!(
-        !hinted.load(Ordering::SeqCst),
-        "an announced end is no hint"
-    );
-}
-
-#[tokio::test]
-async fn a_member_that_has_started_anew_is_reached_within_one_message() {
-    let (two, inbox) = PeerServer::start(setup(2)).unwrap();
-    answering(inbox);
-    let address = listening_on(&two);
-    let (one, _inbox) = PeerServer::start(one_with_two_at(address)).unwrap();
-    one.send(NodeId(2), pre_vote(1));
-    wait_until("the first", || one.counters().answered == 1).await;
-    drop(two);
-    let mut again = None;
-    while again.is_none() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        again = PeerServer::start(Setup {
-            listen: Some(address),
-            incarnation: Incarnation(2),
-            ..setup(2)
-        })
-        .ok();
-    }
-    let (_two, inbox) = again.unwrap();
-    answering(inbox);
-    one.send(NodeId(2), pre_vote(2));
-    wait_until("the second", || one.counters().answered == 2).await;
 }
 
 /// Opens more connections than a member accepts, without authentication.

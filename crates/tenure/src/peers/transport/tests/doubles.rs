@@ -10,69 +10,6 @@ async fn duplicate(inbox: &mut Inbox) -> String {
     }
 }
 
-/// Starts two processes that claim to be member 1, with these incarnations. They send messages to
-/// member 2 in turns.
-async fn two_of(incarnations: [u64; 2]) -> [Inbox; 2] {
-    let (two, inbox) = PeerServer::start(setup(2)).unwrap();
-    answering(inbox);
-    let address = listening_on(&two);
-    let [first, second] = incarnations.map(|incarnation| {
-        let incarnation = Incarnation(incarnation);
-        let setup = one_with_two_at(address);
-        PeerServer::start(Setup {
-            incarnation,
-            ..setup
-        })
-        .unwrap()
-    });
-    let heard = || {
-        let counters = two.counters();
-        let refused = ["older_start", "runs_twice"].map(|code| counters.refused.get(code).copied());
-        counters.taken + refused.into_iter().flatten().sum::<u64>()
-    };
-    for (heard_of, (server, _)) in (1..).zip([&first, &second, &first]) {
-        server.send(NodeId(2), pre_vote(heard_of));
-        wait_until("the refusals of member 2", || heard() == heard_of).await;
-    }
-    // Answers to the second message of each process would arrive now.
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    [first.1, second.1]
-}
-
-/// Returns whether the inbox ends without an event, because its server is gone.
-async fn learns_nothing(inbox: &mut Inbox) -> bool {
-    while let Some(event) = tokio::time::timeout(PATIENCE, inbox.recv()).await.unwrap() {
-        if matches!(event, PeerEvent::Duplicate(_)) {
-            return false;
-        }
-    }
-    true
-}
-
-#[tokio::test]
-async fn the_older_of_two_processes_with_one_number_is_notified() {
-    let [mut older, mut newer] = two_of([5, 6]).await;
-    let report = duplicate(&mut older).await;
-    assert!(report.starts_with("member 2 says: "), "{report}");
-    assert!(report.contains("start 5 of member 1"), "{report}");
-    assert!(learns_nothing(&mut newer).await);
-}
-
-#[tokio::test]
-async fn both_of_two_processes_with_one_copied_state_are_notified() {
-    let [mut first, mut second] = two_of([5, 5]).await;
-    for inbox in [&mut first, &mut second] {
-        let report = duplicate(inbox).await;
-        let words = [
-            "member 2",
-            "two processes",
-            "start 5 of member 1",
-            "stop one",
-        ];
-        assert!(words.iter().all(|word| report.contains(word)), "{report}");
-    }
-}
-
 #[tokio::test]
 async fn an_answer_of_a_process_that_was_replaced_is_ignored() {
     let two_of = |incarnation| Setup {

@@ -1,12 +1,8 @@
 //! Messages that members pass on, over real sockets.
 
-use std::collections::BTreeMap;
-
 use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
-use super::connections::Link;
 use super::refusals::Writer;
 use super::*;
 use crate::peers::transport::path::{PATH_HEADER, RelayPath};
@@ -22,124 +18,6 @@ fn relaying(me: u32, members: u32) -> Setup {
         me: NodeId(me),
         ..setup(1)
     }
-}
-
-/// Members that answer each message, on a network in which some pairs are linked.
-struct Net {
-    members: BTreeMap<u32, PeerServer>,
-    links: BTreeMap<(u32, u32), Link>,
-}
-
-impl Net {
-    /// Starts members with these links, each of which works in both directions.
-    async fn start(size: u32, pairs: &[(u32, u32)], lifetime: Duration) -> Self {
-        let mut listeners = BTreeMap::new();
-        for id in 1..=size {
-            listeners.insert(id, TcpListener::bind("127.0.0.1:0").await.unwrap());
-        }
-        let mut links = BTreeMap::new();
-        for (one, other) in pairs {
-            for (from, to) in [(*one, *other), (*other, *one)] {
-                let link = Link::to(listeners[&to].local_addr().unwrap()).await;
-                links.insert((from, to), link);
-            }
-        }
-        let mut members = BTreeMap::new();
-        for (id, listener) in listeners {
-            let mut setup = Setup {
-                listen: None,
-                message_lifetime: lifetime,
-                ..relaying(id, size)
-            };
-            for ((_, to), link) in links.iter().filter(|((from, _), _)| *from == id) {
-                setup.peers.insert(NodeId(*to), Some(at(link.address)));
-            }
-            let (member, inbox) = PeerServer::start(setup).unwrap();
-            answering_if_awaited(inbox);
-            let router = member.router();
-            tokio::spawn(async move { axum::serve(listener, router).await });
-            members.insert(id, member);
-        }
-        Self { members, links }
-    }
-
-    fn counters(&self, member: u32) -> Counters {
-        self.members[&member].counters()
-    }
-
-    /// Sends messages until one is answered.
-    async fn until_answered(&self, from: u32, to: u32) {
-        let before = self.counters(from).answered;
-        let ends = |counters: &Counters| counters.answered + counters.failed + counters.expired;
-        let mut round = 0;
-        while self.counters(from).answered == before {
-            let ended = ends(&self.counters(from));
-            round += 1;
-            self.members[&from].send(NodeId(to), pre_vote(round));
-            wait_until("an end", || ends(&self.counters(from)) > ended).await;
-        }
-    }
-
-    /// Returns the members that pass messages on, as the sender's status shows them.
-    fn relays(&self, from: u32, to: u32) -> Option<Vec<u32>> {
-        let view = self.members[&from].endpoint.view();
-        let path = view.paths.get(&NodeId(to))?;
-        Some(path.iter().map(|node| node.0).collect())
-    }
-
-    fn cut(&self, one: u32, other: u32) {
-        self.links[&(one, other)].cut();
-        self.links[&(other, one)].cut();
-    }
-}
-
-/// Answers every message whose sender still waits.
-fn answering_if_awaited(mut inbox: Inbox) {
-    tokio::spawn(async move {
-        while let Some(event) = inbox.recv().await {
-            if let PeerEvent::Message(message) = event
-                && let Some(reply) = message.reply
-            {
-                let _ = reply.send(vec![ack(1)]);
-            }
-        }
-    });
-}
-
-fn ring(size: u32) -> Vec<(u32, u32)> {
-    (1..=size).map(|id| (id, id % size + 1)).collect()
-}
-
-#[tokio::test]
-async fn a_member_without_an_address_is_found_and_its_path_is_remembered() {
-    let net = Net::start(4, &[(1, 2), (2, 3), (3, 4)], LIFETIME).await;
-    net.until_answered(1, 4).await;
-    assert_eq!(net.relays(1, 4), Some(vec![2, 3]));
-    assert_eq!(net.counters(4).taken, 1);
-    // The next message follows the path: one request on each of its links.
-    let relayed = || [2, 3].map(|relay| net.counters(relay).relayed);
-    let before = relayed();
-    net.until_answered(1, 4).await;
-    assert_eq!(relayed(), before.map(|count| count + 1));
-    // A neighbour is reached directly.
-    net.until_answered(1, 2).await;
-    assert_eq!(net.relays(1, 2), Some(Vec::new()));
-    assert_eq!(net.counters(1).copies, 0);
-}
-
-#[tokio::test]
-async fn in_a_ring_every_member_reaches_every_other_one() {
-    let net = Net::start(5, &ring(5), LIFETIME).await;
-    for from in 1..=5 {
-        for to in (1..=5).filter(|to| *to != from) {
-            net.members[&from].send(NodeId(to), pre_vote(1));
-        }
-    }
-    let all = |count: fn(&Counters) -> u64| (1..=5).all(|id| count(&net.counters(id)) == 4);
-    wait_until("all answers", || all(|counters| counters.answered)).await;
-    assert!(all(|counters| counters.taken), "each message once");
-    assert!((1..=5).any(|id| net.counters(id).copies > 0), "they search");
-    assert_eq!((1..=5).map(|id| net.counters(id).failed).sum::<u64>(), 0);
 }
 
 #[tokio::test]
@@ -185,34 +63,6 @@ async fn of_the_copies_of_a_search_the_receiver_accepts_one_and_its_answer_wins(
     assert_eq!(delivered.answer.status, 200);
     assert!([[NodeId(2)], [NodeId(4)]].contains(&[delivered.path.relays()[0]]));
     assert_eq!(three.counters().taken, 1);
-}
-
-#[tokio::test]
-async fn a_path_that_breaks_is_replaced_by_another_one() {
-    let net = Net::start(4, &ring(4), Duration::from_millis(600)).await;
-    net.until_answered(1, 3).await;
-    let first = net.relays(1, 3).unwrap();
-    let (relay, other) = if first == [2] { (2, 4) } else { (4, 2) };
-    assert_eq!(first, [relay]);
-    net.cut(relay, 3);
-    net.until_answered(1, 3).await;
-    assert_eq!(net.relays(1, 3), Some(vec![other]));
-    // Without a path the status shows none.
-    net.cut(1, other);
-    // Now the network is 3 - other, and 1 - relay.
-    net.members[&1].send(NodeId(3), pre_vote(1));
-    wait_until("no path", || net.relays(1, 3).is_none()).await;
-}
-
-#[tokio::test]
-async fn a_direct_link_that_fails_is_replaced_by_a_path() {
-    let all = [(1, 2), (1, 3), (2, 3)];
-    let net = Net::start(3, &all, Duration::from_millis(600)).await;
-    net.until_answered(1, 3).await;
-    assert_eq!(net.relays(1, 3), Some(Vec::new()));
-    net.cut(1, 3);
-    net.until_answered(1, 3).await;
-    assert_eq!(net.relays(1, 3), Some(vec![2]));
 }
 
 /// A caller that sends requests to the relay route of member 2 of three.
@@ -355,26 +205,6 @@ async fn a_member_without_the_setting_passes_nothing_on_and_says_so() {
     two.send(NodeId(3), pre_vote(1));
     wait_until("an answer", || two.counters().answered == 1).await;
     assert!(two.endpoint.view().paths.is_empty());
-}
-
-#[tokio::test]
-async fn a_relay_that_reaches_nobody_says_so_and_gives_no_hint() {
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let refused = gone.local_addr().unwrap();
-    drop(gone);
-    let mut two = relaying(2, 3);
-    two.peers.insert(NodeId(3), Some(at(refused)));
-    let (two, mut inbox_of_two) = PeerServer::start(two).unwrap();
-    let mut one = relaying(1, 3);
-    one.peers.insert(NodeId(2), Some(at(listening_on(&two))));
-    let (one, mut inbox) = PeerServer::start(one).unwrap();
-    one.send(NodeId(3), pre_vote(1));
-    wait_until("the failure", || one.counters().failed == 1).await;
-    assert_eq!(two.counters().refused["no_path"], 1);
-    for inbox in [&mut inbox, &mut inbox_of_two] {
-        let event = tokio::time::timeout(Duration::from_millis(50), inbox.recv()).await;
-        assert!(event.is_err(), "{event:?}");
-    }
 }
 
 /// Returns the members whose end an inbox has reported, up to this one.

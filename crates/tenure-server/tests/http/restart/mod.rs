@@ -1,0 +1,65 @@
+//! A store after its process was killed: it has the same leases, and refuses damaged folders.
+
+mod damage;
+mod folder;
+mod kills;
+mod log;
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::{assert_ok, assert_refused, id, killed, minute, start};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tenure_server::{OpenError, Store, StoreConfig};
+
+/// Creates a folder with some leases and closes its store cleanly: everything is in the database
+/// file.
+async fn closed_folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(StoreConfig::embedded(folder.path()));
+    for number in 1..=40 {
+        let lease = format!("job-{number}");
+        assert_ok(&server.api.acquire(&lease, number + 100).await);
+        let release = json!({"lease_id": id(number + 100), "reason": "for the next"});
+        assert_ok(&server.api.post(&lease, "release", release).await);
+        assert_ok(&server.api.acquire(&lease, number).await);
+    }
+    assert_ok(&server.api.acquire("gone", 1).await);
+    assert_ok(&server.api.release("gone", 1).await);
+    assert_eq!(server.api.delete("gone").await.0, 204);
+    server.stop().await.unwrap();
+    folder
+}
+
+fn open(folder: &Path) -> Result<Store, OpenError> {
+    Store::open(StoreConfig::embedded(folder))
+}
+
+/// Checks that the store refuses the folder with a message that names `file`, and does not change
+/// it.
+#[track_caller]
+fn assert_damaged(folder: &Path, file: &str, how: &str) {
+    // A missing log counts as an empty one.
+    let content = |file: &str| fs::read(folder.join(file)).unwrap_or_default();
+    let before = [
+        content("leases.db"),
+        content("leases.db-wal"),
+        content("FORMAT"),
+    ];
+    let error = open(folder).expect_err(how);
+    assert!(matches!(error, OpenError::Damaged { .. }), "{how}: {error}");
+    let text = error.to_string();
+    assert!(
+        text.contains(&folder.join(file).display().to_string()),
+        "{how}: {text}"
+    );
+    assert!(text.contains("backup"), "{how}: {text}");
+    let after = [
+        content("leases.db"),
+        content("leases.db-wal"),
+        content("FORMAT"),
+    ];
+    assert!(before == after, "{how}: the files were touched");
+}

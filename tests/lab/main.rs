@@ -1,0 +1,5 @@
+//! The laboratory as a command: comparisons of strategies, and the claims of the papers.
+
+mod compare;
+mod links;
+mod papers;
