@@ -16,7 +16,6 @@ use crate::bully::{
 use crate::election::ElectionMachine as _;
 use crate::election::fallback::FallbackCandidate;
 use crate::election::joint::JointMessage;
-use crate::lease::Rules;
 use crate::lease::candidate::{Answer, TaskEnd, Timings};
 use crate::{Instant, NodeId, UnixMillis};
 
@@ -254,7 +253,7 @@ impl Model for Bounds {
                 });
             }
             Action::ReachStore(client) => {
-                next.reach_store(client, &Rules::NATIVE, ticks(self.promise));
+                next.reach_store(client, ticks(self.promise));
             }
             Action::Answer(client, answer) => {
                 next.act(client.node, |machine, now, random| {
@@ -306,7 +305,7 @@ impl Model for Bounds {
                 next.store.change(|store| store.restart(now));
             }
             Action::StorePolls => {
-                let answers = next.store.change(|store| store.poll(now, &Rules::NATIVE));
+                let answers = next.store.change(|store| store.poll(now));
                 next.serve(answers);
             }
             Action::Disconnects(client) => {

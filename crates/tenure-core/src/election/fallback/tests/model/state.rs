@@ -12,7 +12,6 @@ use crate::bully::{
 use crate::election::fallback::FallbackCandidate;
 use crate::election::joint::{JointEffect, JointMessage};
 use crate::election::{ElectionMachine as _, Output, Standing, TermEvent};
-use crate::lease::Rules;
 use crate::lease::candidate::{Answer, LeaseEffect, Request};
 use crate::{Epoch, Incarnation, Instant, NodeId, Random};
 
@@ -267,17 +266,12 @@ impl State {
     }
 
     /// Delivers a request to the store.
-    pub(super) fn reach_store(
-        &mut self,
-        client: Client,
-        rules: &Rules,
-        promise: core::time::Duration,
-    ) {
+    pub(super) fn reach_store(&mut self, client: Client, promise: core::time::Duration) {
         let now = self.instant();
         if let Some(request) = self.requests.get(&client).cloned() {
             let answers = self
                 .store
-                .change(|store| store.handle(now, rules, promise, client, &request));
+                .change(|store| store.handle(now, promise, client, &request));
             self.serve(answers);
         }
     }

@@ -121,9 +121,9 @@ impl Store {
     }
 
     /// Takes all steps that are due.
-    pub(super) fn poll(&mut self, now: Instant, rules: &Rules) -> Vec<(Client, Answer)> {
+    pub(super) fn poll(&mut self, now: Instant) -> Vec<(Client, Answer)> {
         let mut answers = Vec::new();
-        while let Some(due) = self.lease.poll(now, WALL, rules, |_| false) {
+        while let Some(due) = self.lease.poll(now, WALL, &Rules::NATIVE, |_| false) {
             self.granted = None;
             if let Due::Granted { to, epoch } = due {
                 self.granted = Some(to.reply_to);
@@ -138,12 +138,11 @@ impl Store {
     pub(super) fn handle(
         &mut self,
         now: Instant,
-        rules: &Rules,
         promise: Duration,
         client: Client,
         request: &Request,
     ) -> Vec<(Client, Answer)> {
-        let mut answers = self.poll(now, rules);
+        let mut answers = self.poll(now);
         let acquire = |lease_id, min_epoch| Acquire {
             lease_id,
             holder: CandidateId::from(client.node),
@@ -154,7 +153,7 @@ impl Store {
             by_operator: false,
         };
         let operation = request.clone().operation(acquire, WALL);
-        let result = self.lease.apply(&operation, now, rules);
+        let result = self.lease.apply(&operation, now, &Rules::NATIVE);
         if let Ok(applied) = &result {
             self.granted = None;
             if let Operation::Release(id) = operation {
@@ -181,7 +180,7 @@ impl Store {
                 answers.push((client, answer));
             }
         }
-        answers.extend(self.poll(now, rules));
+        answers.extend(self.poll(now));
         answers
     }
 
