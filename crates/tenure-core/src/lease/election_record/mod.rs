@@ -350,9 +350,9 @@ impl ObservedRecord {
         lease_id: LeaseId,
         duration: Duration,
     ) -> RecordClaim {
-        let [campaign, earlier] = &mut self.campaigns;
-        if *campaign != Some(lease_id) {
-            *earlier = campaign.replace(lease_id);
+        // A late request of the last campaign begins none.
+        if !self.campaigns.contains(&Some(lease_id)) {
+            self.campaigns = [Some(lease_id), self.campaigns[0]];
         }
         if let Some(record) = record {
             self.observe(now, wall, record);

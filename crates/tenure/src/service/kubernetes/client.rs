@@ -280,23 +280,16 @@ impl ApiClient {
     ) -> Result<(), ApiError> {
         let (method, url) = self.target(object);
         let url = format!("{url}?dryRun=All");
-        match self.send(method, &url, Some(object.body()), until).await {
-            // Another program has written meanwhile.
-            Err((ApiError::Refused(refusal), _))
-                if refusal.status == StatusCode::CONFLICT && !refusal.is_of_webhook()
-                    || self.is_missing(&refusal) =>
-            {
-                Ok(())
+        let sent = self.send(method, &url, Some(object.body()), until).await;
+        match sent.map_err(|(error, _)| error) {
+            // A webhook with side effects checks only real writes, or another program has written the
+            // object meanwhile.
+            Err(ApiError::Refused(refusal)) if refusal.is_of_webhook() => {
+                let is_unchecked = refusal.message.ends_with("does not support dry run");
+                is_unchecked.then_some(()).ok_or(ApiError::Refused(refusal))
             }
-            // A webhook with side effects checks only real writes.
-            Err((ApiError::Refused(refusal), _))
-                if refusal.is_of_webhook()
-                    && refusal.message.ends_with("does not support dry run") =>
-            {
-                Ok(())
-            }
-            Err((error, _)) => Err(error),
-            Ok(_) => Ok(()),
+            Err(ApiError::Refused(it)) if it.status == StatusCode::CONFLICT => Ok(()),
+            checked => checked.map(drop),
         }
     }
 
