@@ -13,7 +13,7 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// The number of ends without a waiting request that may be on their way to the disk. A request that comes
 /// meanwhile waits for at most these, and each takes some 30 us.
-pub(crate) const ENDS_AT_ONCE: usize = 256;
+pub(crate) const ENDS_AT_ONCE: usize = 128;
 
 /// A time, and the hash of the key of the lease that is due at that time. Of a million leases two
 /// have the same hash with a probability of 1 to 36 million. One of them may then end late, at its
