@@ -100,7 +100,7 @@ async fn each_method_and_path_has_its_answer_and_its_label() {
     fs::write(&file, "version = 1\n").unwrap();
     let store = Store::open(StoreConfig::memory()).unwrap();
     let guarded = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
-    let guarded = common::served(guarded.with_access(Access::open(file).unwrap())).api;
+    let guarded = crate::common::served(guarded.with_access(Access::open(file).unwrap())).api;
     assert_ok(&open.acquire("job", 1).await);
     let mut counts = BTreeMap::from([(("acquire", 200), 1)]);
     for (line, status, told, label, without_credential) in ROWS {
