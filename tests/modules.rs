@@ -1,25 +1,73 @@
-//! Checks that the top-level modules of a crate use each other without a cycle, from their sources.
+//! Checks that the modules of each crate use each other without a cycle, and so do the modules of
+//! each folder below them, from their sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The crates whose modules form layers.
-const CRATES: &[&str] = &["tenure-server", "tenure-cli"];
+/// The folders whose modules have a cycle.
+const CYCLES: &[&str] = &[
+    // Each strategy uses the timings of a lease, and the candidate for a lease is a strategy.
+    "tenure-core/src",
+    // The engine of a cluster writes backups in the form of the embedded engine.
+    "tenure-server/src/engine",
+    // The loader calls the readers of the sections, which use its functions for secrets.
+    "tenure/src/config",
+    // One machine or one service, in files that use each other's types.
+    "tenure-azure/src/client",
+    "tenure-azure/src/server",
+    "tenure-core/src/bully",
+    "tenure-core/src/lease",
+    "tenure-server/src/access",
+    "tenure-server/src/http",
+    "tenure-server/src/store",
+    // The simulator, and experiments, which nothing depends on.
+    "tenure-lab/src/links",
+    "tenure-lab/src/measure",
+    "tenure-lab/src/paper",
+    "tenure-lab/src/report",
+    "tenure-sim/src/check",
+    "tenure-sim/src/contestant",
+    "tenure-sim/src/sim",
+];
+
+/// The files of a root.
+const ROOTS: [&str; 3] = ["lib.rs", "main.rs", "mod.rs"];
 
 /// The modules that each module uses.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
-fn the_modules_of_a_crate_use_each_other_without_a_cycle() {
+fn the_modules_of_a_crate_and_of_its_folders_use_each_other_without_a_cycle() {
+    let mut wrong = Vec::new();
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
-    for name in CRATES {
-        let graph = read(&crates.join(name).join("src"));
-        assert!(graph.len() > 1, "{name} has modules: {graph:?}");
-        if let Some(cycle) = cycle(&graph) {
-            panic!("{name} has a cycle of modules: {}", cycle.join(" -> "));
+    for folder in folders(&crates) {
+        let src = crates.join(&folder).join("src");
+        let modules = folders(&src)
+            .into_iter()
+            .map(|name| format!("{folder}/src/{name}"));
+        for folder in std::iter::once(format!("{folder}/src")).chain(modules) {
+            let cycle = cycle(&read(&crates.join(&folder), &src));
+            match (cycle, CYCLES.contains(&folder.as_str())) {
+                (Some(cycle), false) => wrong.push(format!("{folder}: {}", cycle.join(" -> "))),
+                (None, true) => wrong.push(format!("{folder} has no cycle: remove its exception")),
+                _ => {}
+            }
         }
     }
+    assert!(wrong.is_empty(), "cycles of modules:\n{}", wrong.join("\n"));
+}
+
+/// The names of the folders in this folder.
+fn folders(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).expect("a folder");
+    let paths = files.map(|file| file.expect("a file").path());
+    let names = paths.filter(|path| path.is_dir());
+    let mut names: Vec<String> = names
+        .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+        .collect();
+    names.sort();
+    names
 }
 
 #[test]
@@ -43,7 +91,7 @@ fn a_cycle_is_found_and_printed_from_its_first_module() {
         let sources = sources
             .iter()
             .map(|(path, text)| (PathBuf::from(path), (*text).to_owned()));
-        graph(&sources.collect())
+        graph(&sources.collect(), "crate::")
     };
     let uses = |graph: &Graph, module: &str| graph[module].iter().cloned().collect::<Vec<_>>();
     let found = graph_of(&sources);
@@ -64,29 +112,35 @@ fn a_cycle_is_found_and_printed_from_its_first_module() {
     );
 }
 
-/// The graph of the sources in this folder.
-fn read(src: &Path) -> Graph {
-    let (mut sources, mut folders) = (BTreeMap::new(), vec![src.to_owned()]);
-    while let Some(folder) = folders.pop() {
-        for file in fs::read_dir(&folder).expect("a folder") {
+/// The graph of the sources in this folder of a crate.
+fn read(folder: &Path, src: &Path) -> Graph {
+    let (mut sources, mut open) = (BTreeMap::new(), vec![folder.to_owned()]);
+    while let Some(next) = open.pop() {
+        for file in fs::read_dir(&next).expect("a folder") {
             let path = file.expect("a file").path();
             if path.is_dir() {
-                folders.push(path);
+                open.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path).expect("a source");
-                let path = path.strip_prefix(src).expect("a path in it").to_owned();
+                let path = path.strip_prefix(folder).expect("a path in it").to_owned();
                 sources.insert(path, text);
             }
         }
     }
-    graph(&sources)
+    let module = folder.strip_prefix(src).expect("a folder in it");
+    let path: String = module
+        .iter()
+        .map(|name| format!("{}::", name.display()))
+        .collect();
+    graph(&sources, &format!("crate::{path}"))
 }
 
-/// The graph of these sources by their paths. Tests may use everything.
-fn graph(sources: &BTreeMap<PathBuf, String>) -> Graph {
+/// The graph of these sources by their paths, in the module with the path `root`. Tests may use
+/// everything.
+fn graph(sources: &BTreeMap<PathBuf, String>, root: &str) -> Graph {
     let modules: BTreeSet<String> = sources.keys().filter_map(|path| module(path)).collect();
-    let root = |path: &&PathBuf| ["lib.rs", "main.rs"].iter().any(|root| path == root);
-    let roots = sources.iter().filter(|(path, _)| root(path));
+    let is_root = |path: &&PathBuf| ROOTS.iter().any(|root| path == root);
+    let roots = sources.iter().filter(|(path, _)| is_root(path));
     let exports: BTreeMap<String, String> = roots
         .flat_map(|(_, text)| exports(&code(text), &modules))
         .collect();
@@ -99,7 +153,7 @@ fn graph(sources: &BTreeMap<PathBuf, String>) -> Graph {
             continue;
         };
         let depth = depth(path);
-        for first in first_names(&code(text), depth) {
+        for first in first_names(&code(text), root, depth) {
             let target = modules.get(&first).or_else(|| exports.get(&first));
             if let Some(target) = target.filter(|target| **target != of) {
                 graph.entry(of.clone()).or_default().insert(target.clone());
@@ -116,7 +170,7 @@ fn module(path: &Path) -> Option<String> {
         .iter()
         .any(|part| *part == "tests" || *part == "tests.rs");
     let first = parts.first()?.trim_end_matches(".rs");
-    (!is_test && !["lib", "main"].contains(&first)).then(|| first.to_owned())
+    (!is_test && !["lib", "main", "mod"].contains(&first)).then(|| first.to_owned())
 }
 
 /// The depth of a file's module below the root.
@@ -148,11 +202,11 @@ fn code(text: &str) -> String {
     code
 }
 
-/// The first names of all paths that begin at the root of the crate.
-fn first_names(code: &str, depth: usize) -> Vec<String> {
+/// The first names of all paths that begin at this root.
+fn first_names(code: &str, root: &str, depth: usize) -> Vec<String> {
     let from_parents = "super::".repeat(depth);
     let mut names = Vec::new();
-    for start in ["crate::", from_parents.as_str()] {
+    for start in [root, from_parents.as_str()] {
         for (at, _) in code.match_indices(start) {
             let before = code[..at].chars().next_back();
             // `pub(in crate::a)`, `$crate::`, and a longer chain of `super` that ends here.

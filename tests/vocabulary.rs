@@ -11,7 +11,7 @@ const OWNED: [(&str, &str); 7] = [
     ("Event", ""),
     ("Message", ""),
     ("Output", "tenure-core/src/election/output.rs"),
-    ("Reply", "tenure/src/peer_transport/inbox.rs"),
+    ("Reply", "tenure/src/peers/transport/inbox.rs"),
     ("Row", ""),
     ("Term", "tenure-core/src/election/term.rs"),
 ];

@@ -87,6 +87,14 @@
 //! | `metrics` | publishes the [`Metrics`] of candidates through the facade of the crate `metrics` |
 //! | `tower` | `fence::FenceLayer`: rejects stale requests in front of an HTTP service |
 //!
+//! # Layers of the source
+//!
+//! Each folder uses only the folders after it. `api` has the types that an application names.
+//! `election` is the thread that renews, with the strategies, the running terms and their metrics.
+//! `peers` has the members of an election among peers, and `service` the lease services, each with
+//! the settings of `config`. `http` has the clients of the store, credentials and certificates, and
+//! `base` has errors, clocks and other types that all layers share.
+//!
 //! # Platforms
 //!
 //! Linux, Android and Apple's systems: they have a clock that counts while the machine is
@@ -100,88 +108,67 @@ compile_error!(
      time in suspension, and knows such clocks of Linux, Android and Apple's systems only"
 );
 
-mod candidate;
-mod candidate_runtime;
-mod guarantee;
-mod health;
-mod leadership;
-mod shutdown;
-mod task;
-
-pub mod backend;
+mod api;
+mod base;
 pub mod config;
-pub mod fence;
-pub mod metrics;
-pub mod observe;
+mod election;
+mod http;
 #[cfg(feature = "peers")]
 pub mod peers;
-#[cfg(feature = "router")]
-pub mod router;
-pub mod store;
+mod service;
 pub mod testing;
-pub mod trace;
 
-#[cfg(any(feature = "peers", feature = "router"))]
-mod browser_guard;
-mod client_certificate;
-mod clock;
-mod credentials;
-mod file_value;
-mod http;
-mod http_client;
-mod last_addresses;
-#[cfg(any(feature = "peers", feature = "config-file"))]
-mod link_free_path;
-mod overrun;
-mod parts;
-mod random;
-mod root_certificates;
-mod runtime;
-mod term;
-mod term_guard;
-
-#[cfg(feature = "peers")]
-mod group_store;
-#[cfg(feature = "peers")]
-mod peer_member;
 #[cfg(feature = "peers")]
 mod peer_page;
-#[cfg(feature = "peers")]
-mod peer_transport;
-#[cfg(feature = "peers")]
-mod quorum;
 
-#[doc(inline)]
-pub use self::metrics::Metrics;
-pub use candidate::{Candidate, LeadershipGuard, RunError, TermSummary};
-pub use candidate_runtime::{CandidateRuntime, StartError};
-pub use client_certificate::{ClientCertificate, ClientCertificateError};
+#[cfg(feature = "router")]
+pub use api::router;
+pub use api::{fence, observe};
+pub use base::trace;
+pub use election::metrics;
+pub use http::store;
+
+pub use api::candidate::{Candidate, LeadershipGuard};
+pub use api::candidate_runtime::CandidateRuntime;
+pub use api::leadership::{Hold, Leadership};
+pub use api::shutdown::shutdown_signal;
+pub use base::guarantee::Guarantee;
+pub use base::health::HealthCheck;
+pub use base::http_error::HttpClientError;
+pub use base::task::TaskResult;
+pub use base::term::TermSummary;
+#[cfg(feature = "peers")]
+pub use base::term::{QuorumKind, TermQuorum};
 #[cfg(feature = "config-file")]
 pub use config::ConfigError;
 #[doc(inline)]
 pub use config::{Config, OnOverrun};
-pub use credentials::{Credentials, CredentialsError};
-pub use guarantee::Guarantee;
-pub use health::HealthCheck;
-pub use http::HttpClientError;
-pub use leadership::{Hold, Leadership, NotLeading, ProclaimError};
-#[cfg(feature = "peers")]
-pub use quorum::{QuorumKind, TermQuorum};
-pub use root_certificates::{RootCertificates, RootCertificatesError};
-pub use shutdown::shutdown_signal;
-pub use task::TaskResult;
+pub use election::error::{NotLeading, ProclaimError, RunError};
+#[doc(inline)]
+pub use election::metrics::Metrics;
+pub use http::client_certificate::{ClientCertificate, ClientCertificateError};
+pub use http::credentials::{Credentials, CredentialsError};
+pub use http::root_certificates::{RootCertificates, RootCertificatesError};
+pub use service::StartError;
 pub use tenure_core::lease::candidate::{EndReason, Timings, TimingsError, TimingsOptions};
 pub use tenure_core::{
     CandidateId, CandidateIdError, ElectionName, Epoch, Name, NameError, NodeId, UnixMillis,
 };
+
+pub mod backend {
+    //! Lease services: they grant the leases that candidates compete for.
+    //!
+    //! [`LeaseService`] shows the lease of any service to tools.
+
+    pub use crate::service::{AwaitedTerm, BackendError, LeaseService};
+}
 
 /// The settings of candidates as the command `tenure` reads them. Not part of the public API: it
 /// may change in any release.
 #[cfg(feature = "config-file")]
 #[doc(hidden)]
 pub mod __cli {
-    #[cfg(any(feature = "peers", feature = "router"))]
-    pub use crate::browser_guard::guard;
+    pub use crate::base::link_free_path::link_free_path;
     #[cfg(feature = "peers")]
     pub use crate::config::bully_settings::{cluster_of, peers_of};
     pub use crate::config::load::{credentials_of, from_settings, roots_of, servers_of};
@@ -189,12 +176,13 @@ pub mod __cli {
     pub use crate::config::settings::{
         EXAMPLE, Scope, Settings, is_secret, secret_variables, warn_of_unknown_variables,
     };
-    pub use crate::link_free_path::link_free_path;
+    #[cfg(any(feature = "peers", feature = "router"))]
+    pub use crate::http::browser_guard::guard;
     pub use tenure_core::file_path::check as check_path;
 
-    pub use crate::metrics::{MetricFamily, MetricSample, MetricValue};
-    pub use crate::overrun::set_flush;
+    pub use crate::api::shutdown::SAME_REQUEST;
+    pub use crate::election::metrics::{MetricFamily, MetricSample, MetricValue};
+    pub use crate::election::overrun::set_flush;
     #[cfg(feature = "peers")]
-    pub use crate::peer_transport::{AcceptedStream, listen};
-    pub use crate::shutdown::SAME_REQUEST;
+    pub use crate::peers::transport::{AcceptedStream, listen};
 }

@@ -13,9 +13,9 @@ use tenure_core::bully::{
 use tenure_core::detector::{DetectionOptions, OptionsError};
 use tenure_core::{Name, NodeId};
 
-use crate::credentials::ip_of;
-use crate::peer_transport::PeerKey;
-use crate::store::Endpoint;
+use crate::base::peer_key::PeerKey;
+use crate::http::credentials::ip_of;
+use crate::http::store::Endpoint;
 
 /// A member of an election among peers: its node id, its address and its priority.
 ///

@@ -9,7 +9,7 @@ use tenure_core::{Name, NodeId};
 use super::load::{Purpose, election_of};
 use super::settings::{ConfigError, Settings};
 use super::{Bully, BullyError, Peer, PeerError};
-use crate::peer_transport::PeerKey;
+use crate::base::peer_key::PeerKey;
 
 /// The keys of a table with members.
 pub(super) struct MemberKeys {

@@ -14,12 +14,12 @@ use tenure_core::{CandidateId, ElectionName, Epoch};
 use super::strategy::Strategy;
 #[cfg(feature = "peers")]
 use super::{Bully, BullyError, ElectionPlan, Fallback};
-use crate::candidate::TermSummary;
-use crate::credentials::Credentials;
-use crate::guarantee::Guarantee;
-use crate::health::HealthCheck;
-use crate::root_certificates::RootCertificates;
-use crate::store::Endpoint;
+use crate::base::guarantee::Guarantee;
+use crate::base::health::HealthCheck;
+use crate::base::term::TermSummary;
+use crate::http::credentials::Credentials;
+use crate::http::root_certificates::RootCertificates;
+use crate::http::store::Endpoint;
 
 /// The default address: a store on this machine, at the store's default port.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:7400";

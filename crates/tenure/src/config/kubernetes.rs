@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tenure_core::lease::candidate::Timings;
 
-use crate::credentials::{Credentials, CredentialsError};
-use crate::root_certificates::RootCertificates;
-use crate::store::Endpoint;
+use crate::http::credentials::{Credentials, CredentialsError};
+use crate::http::root_certificates::RootCertificates;
+use crate::http::store::Endpoint;
 
 /// The folder that Kubernetes mounts into each pod, with the credential of its service account.
 pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -215,7 +215,7 @@ fn server_at(host: &str, port: &str) -> Result<Endpoint, String> {
         false => format!("https://{host}:{port}"),
     };
     url.parse()
-        .map_err(|error: crate::store::EndpointError| error.to_string())
+        .map_err(|error: crate::http::store::EndpointError| error.to_string())
 }
 
 /// Returns the namespace of the pod.

@@ -6,7 +6,7 @@ use super::candidate::Config;
 use super::kubernetes::{SERVICE_ACCOUNT, namespace_of_pod, server_of_pod};
 use super::settings::{ConfigError, Settings};
 use super::{KubernetesLease, KubernetesLeaseError};
-use crate::credentials::Credentials;
+use crate::http::credentials::Credentials;
 
 const URL: &str = "kubernetes.url";
 const NAMESPACE: &str = "kubernetes.namespace";

@@ -12,11 +12,11 @@ use super::candidate::{Config, OnOverrun, default_server};
 use super::permissions;
 use super::settings::{ConfigError, FileKey, Origin, Scope, Settings};
 use super::strategy::Strategy;
-use crate::client_certificate::{ClientCertificate, ClientCertificateError};
-use crate::credentials::{Credentials, CredentialsError};
-use crate::guarantee::Guarantee;
-use crate::root_certificates::RootCertificates;
-use crate::store::{Endpoint, EndpointError};
+use crate::base::guarantee::Guarantee;
+use crate::http::client_certificate::{ClientCertificate, ClientCertificateError};
+use crate::http::credentials::{Credentials, CredentialsError};
+use crate::http::root_certificates::RootCertificates;
+use crate::http::store::{Endpoint, EndpointError};
 
 /// The purpose for which a configuration is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -357,7 +357,9 @@ fn token_of(settings: &Settings) -> Result<(&'static str, Credentials), ConfigEr
         token => {
             let fixed = Credentials::token(token).map_err(text)?;
             Ok(Some(match settings.file_key("token") {
-                Some(place) => Credentials::token_of(place).map_err(text)?,
+                Some(place) => {
+                    Credentials::token_of(&place.to_string(), move || place.read()).map_err(text)?
+                }
                 None => fixed,
             }))
         }

@@ -42,7 +42,9 @@ pub use tenure_azure::client::{AzureAccount, AzureBlob, AzureBlobError};
 pub use kubernetes::{KubernetesLease, KubernetesLeaseError};
 
 #[cfg(feature = "peers")]
-pub use crate::peer_transport::{ListenError, PeerKey, PeerKeyError, StateError};
+pub use crate::base::member_error::{ListenError, StateError};
+#[cfg(feature = "peers")]
+pub use crate::base::peer_key::{PeerKey, PeerKeyError};
 #[cfg(feature = "peers")]
 pub use bully::{Bully, BullyError, Peer, PeerError};
 #[cfg(feature = "peers")]

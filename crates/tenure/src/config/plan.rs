@@ -11,7 +11,7 @@ use tenure_core::detector::Detection;
 use tenure_core::lease::candidate::Timings;
 
 use super::{Bully, BullyError, Fallback};
-use crate::credentials::is_loopback;
+use crate::http::credentials::is_loopback;
 
 /// The consequences of the settings of an election among peers: costs, times and warnings.
 /// `tenure config check` prints the plan, and a member logs it when it starts.

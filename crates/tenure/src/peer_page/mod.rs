@@ -17,7 +17,7 @@ use tenure_core::{Name, NodeId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::peers::{GroupView, PeersClient};
+use crate::peers::client::{GroupView, PeersClient};
 
 /// The greatest age of a snapshot.
 const FRESH: Duration = Duration::from_secs(1);

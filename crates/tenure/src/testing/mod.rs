@@ -94,12 +94,13 @@ use tenure_core::lease::Operation;
 use tenure_core::{CandidateId, ElectionName, Instant};
 use tokio::sync::watch;
 
-use crate::backend::memory::MemoryStore;
-use crate::candidate::Candidate;
-use crate::candidate_runtime::{CandidateRuntime, StartError};
-use crate::clock::{Clock, ManualClock};
+use crate::api::candidate::Candidate;
+use crate::api::candidate_runtime::CandidateRuntime;
+use crate::base::clock::{Clock, ManualClock};
 use crate::config::{Config, OnOverrun, Strategy};
-use crate::store::{LeaseView, TermView};
+use crate::http::store::{LeaseView, TermView};
+use crate::service::StartError;
+use crate::service::memory::MemoryStore;
 
 /// The real time that the driver's thread may take for the work that is due, even on a busy
 /// machine.

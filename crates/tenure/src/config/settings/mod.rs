@@ -18,7 +18,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::permissions;
-use crate::store::Endpoint;
+use crate::http::store::Endpoint;
 use setting::Setting;
 
 pub use error::{ConfigError, Origin};

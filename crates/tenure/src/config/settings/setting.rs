@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::Origin;
-use crate::store::Endpoint;
+use crate::http::store::Endpoint;
 
 /// The value of a key.
 #[derive(Clone)]
