@@ -55,6 +55,12 @@ impl<S: Stream> Connection<S> {
         self.ask(request.as_bytes()).await.expect("an answer")
     }
 
+    /// Gets a path. Returns the status.
+    pub async fn get(&mut self, path: &str) -> u16 {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        self.ask(request.as_bytes()).await.expect("an answer")
+    }
+
     /// Returns the body of the last answer.
     pub fn body(&self) -> &[u8] {
         let (head, length) = parse(&self.buffer).expect("an answer");
