@@ -181,3 +181,91 @@ fn a_certificate_is_rotated_under_a_leader() {
     let terms = history["terms"].as_array().or_else(|| history.as_array());
     assert_eq!(terms.expect("terms").len(), 1, "{history}");
 }
+
+#[test]
+fn a_candidate_whose_certificate_is_never_accepted_ends_with_77() {
+    let place = Place::new();
+    let authority = Authority::new();
+    let _store = serve(&place, &authority);
+    Authority::new().issue(&place, "stranger", WORKER);
+    authority.issue(&place, "denied", "spiffe://example.org/denied");
+    let denied = "[[deny]]\nidentity = \"spiffe://example.org/denied\"\n";
+    set_rules(&place, &format!("{RULES}{denied}"));
+    authority.issue(&place, "other", "spiffe://example.com/other");
+    for (name, part) in [
+        ("stranger", "unauthenticated"),
+        ("denied", "unauthenticated"),
+        ("other", "forbidden"),
+    ] {
+        let with = with(&place, name);
+        let run = ["run", "--election", "tests/job"];
+        let error = place.fail(77, &arguments(&run, &with, &["--", "true"]));
+        assert!(error.contains(part), "{error}");
+        let origin = format!("the client certificate is from {}", place.text(name));
+        assert!(error.contains(&origin), "{error}");
+    }
+}
+
+#[test]
+fn wrong_files_of_a_client_end_its_start_and_are_named() {
+    let place = Place::new();
+    let authority = Authority::new();
+    authority.issue(&place, "worker", WORKER);
+    authority.issue(&place, "other", WORKER);
+    let (certificate, key) = (place.text("worker.pem"), place.text("worker.key"));
+    let other = place.text("other.key");
+    let run = |arguments: &[&str]| {
+        let run = ["run", "--election", "tests/job", "--server"];
+        let rest = ["--", "true"];
+        place.fail(2, &[&run[..], arguments, &rest].concat())
+    };
+    let https = "https://127.0.0.1:1";
+    let both = |certificate, key| ["--client-certificate", certificate, "--client-key", key];
+    for (arguments, parts) in [
+        (
+            &both("/nonexistent", &key)[..],
+            ["--client-certificate", "/nonexistent", "No such file"],
+        ),
+        (
+            &both(&certificate, &other),
+            ["--client-key", "other.key", "belongs to the certificate"],
+        ),
+        (
+            &["--client-certificate", &certificate],
+            ["client_key", "client_certificate is set", "needs the other"],
+        ),
+    ] {
+        let error = run(&[&[https][..], arguments].concat());
+        for part in parts {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+    let plain = run(&[&["http://127.0.0.1:1"][..], &both(&certificate, &key)].concat());
+    assert!(plain.contains("not an https address"), "{plain}");
+}
+
+#[test]
+fn a_store_keeps_its_authorities_while_their_file_is_wrong_and_reports_it() {
+    let place = Place::new();
+    let authority = Authority::new();
+    let store = serve(&place, &authority);
+    authority.issue(&place, "worker", WORKER);
+    let with = with(&place, "worker");
+    let list = arguments(&["list", "--namespace", "tests"], &with, &[]);
+    place.succeed(&list);
+    replace(&place, "clients.pem", "half of a file");
+    wait_for("the report", || {
+        let log = store.stderr();
+        let is_there =
+            log.contains("can't reload the authorities of clients, keeping those before");
+        is_there.then_some(())
+    });
+    assert!(store.stderr().contains("there is no certificate in it"));
+    place.succeed(&list);
+    let access = place.text("etc/access.toml");
+    let error = place.fail(2, &["access", "check", &access]);
+    assert!(
+        error.contains("ca_file = ") && error.contains("clients.pem"),
+        "{error}"
+    );
+}

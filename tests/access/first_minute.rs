@@ -5,12 +5,18 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+use reqwest::tls::TlsInfo;
+use reqwest::{Certificate, Client};
 use tenure_tests::process::{Process, output};
 use tenure_tests::wait_for;
+use tokio::runtime::Runtime;
 
-use crate::{Place, read};
+use crate::tokens::{candidate, create, wait_until_leads};
+use crate::{Place, read, wait_for_count};
 
 /// Returns all files with their contents.
 fn snapshot(place: &Place) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -160,4 +166,57 @@ fn a_renewed_certificate_is_of_the_same_authority() {
         store.stdout().contains("listening").then_some(())
     });
     place.succeed(&["list"]);
+}
+
+/// Returns the certificate that the store presents to a new client, which trusts this CA only.
+fn presented(place: &Place, ca: &str) -> Vec<u8> {
+    let ca = Certificate::from_pem(ca.as_bytes()).expect("a certificate");
+    let client = Client::builder()
+        .no_proxy()
+        .tls_certs_only([ca])
+        .tls_info(true);
+    let client = client.build().expect("a client");
+    let answer = client.get(format!("{}/livez", place.url())).send();
+    let answer = Runtime::new().expect("a runtime").block_on(answer);
+    let answer = answer.expect("an answer");
+    let info = answer.extensions().get::<TlsInfo>().expect("TLS");
+    info.peer_certificate().expect("a certificate").to_owned()
+}
+
+#[test]
+fn a_certificate_is_renewed_under_a_store_and_a_leader() {
+    let place = Place::new();
+    place.init();
+    let token = create(&place, "worker");
+    let store = place.serve();
+    let leader = candidate(&place, "one", &token);
+    wait_until_leads(&leader);
+    let ca = read(&place.path("etc/tls/ca.pem"));
+    let before = presented(&place, &ca);
+    let dir = place.text("etc");
+    for count in 1..=2 {
+        // Without names the command uses the names of the old certificate.
+        let renewed = place.succeed(&["init", "--renew", "--dir", &dir]);
+        assert!(renewed.contains("  localhost, "), "{renewed}");
+        store.signal(Signal::SIGHUP);
+        wait_for_count(&store, "certificate reloaded for new connections", count);
+    }
+    assert_ne!(presented(&place, &ca), before);
+    assert_eq!(read(&place.path("etc/tls/ca.pem")), ca);
+    // New clients with the previous files reach the store.
+    let waiter = candidate(&place, "two", &token);
+    wait_for("a waiter", || {
+        let status = place.succeed(&["status", "tests/job", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+        (status["waiters"] == 1).then_some(())
+    });
+    // A term without renewals would end within the lease duration.
+    thread::sleep(Duration::from_secs(4));
+    assert_eq!(place.terms("tests/job"), 1);
+    assert!(!waiter.stdout().contains("leads"));
+    assert!(
+        !store.stderr().contains("can't reload"),
+        "{}",
+        store.stderr()
+    );
 }

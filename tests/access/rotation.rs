@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use tenure::{
     Candidate, Config, Credentials, EndReason, RootCertificates, Timings, TimingsOptions,
 };
-use tenure_tests::{Limit, wait_until};
+use tenure_tests::process::Process;
+use tenure_tests::{Limit, wait_for, wait_until};
 use tokio::runtime::Runtime;
 
 use crate::tokens::create;
@@ -82,6 +83,35 @@ fn twenty_leaders_keep_their_terms_while_their_token_is_replaced() {
             assert_eq!(reason, EndReason::Resigned);
         }
     });
+}
+
+#[test]
+fn a_leader_keeps_its_term_while_the_token_in_its_bundle_is_replaced() {
+    let (_limit, place) = (Limit::start(), Place::new());
+    place.init();
+    let bundle = place.create("worker");
+    let store = place.serve();
+    let mut run = place.command(&["run", "--election", "tests/job", "--config", &bundle]);
+    run.args(["--lease-duration", "6s", "--"]);
+    let run = Process::spawn(run.args(["sh", "-c", "echo led; exec sleep 1000"]));
+    wait_for_count(&run, "leadership gained", 1);
+    let (old, next) = (place.id_of("worker"), place.text("next.token"));
+    let before = place.token_in("worker.toml");
+    place.token_command(&["rotate", "worker", "--output", &next]);
+    wait_for_count(&store, "access file reloaded", 1);
+    let text = read(&place.path("worker.toml"));
+    let text = text.replace(&before, read(&place.path("next.token")).trim());
+    fs::write(&bundle, text).expect("the next bundle");
+    place.token_command(&["revoke", &old]);
+    wait_for_count(&store, "access file reloaded", 2);
+    wait_for_count(&run, "another token is used from now on", 1);
+    // A term without renewals from now on would end at its renew deadline.
+    let revoked = Instant::now();
+    wait_for("renewals with the next token", || {
+        assert_eq!(run.stdout().lines().count(), 1, "{}", run.stderr());
+        (revoked.elapsed() > Duration::from_secs(8)).then_some(())
+    });
+    assert_eq!(place.terms("tests/job"), 1);
 }
 
 #[test]

@@ -102,6 +102,54 @@ fn one_way_cut(cut: impl Fn(&Group, u32, u32)) {
     group.receiver().assert_one_at_a_time();
 }
 
+/// The time from the renew deadline to the end of the lease is shorter than the delay of answers: a
+/// leader that counted from the answers would lead for too long.
+#[test]
+fn a_leader_among_peers_with_late_answers_counts_from_its_requests() {
+    let mut group = group();
+    for (name, value) in [
+        ("TENURE_LEASE_DURATION", "6s"),
+        ("TENURE_RENEW_INTERVAL", "2s"),
+        ("TENURE_RENEW_DEADLINE", "5500ms"),
+        ("TENURE_STOP_GRACE", "300ms"),
+        ("TENURE_BULLY_MESSAGE_LIFETIME", "1s"),
+        // With rare heartbeats, renewals seldom wait for one.
+        ("TENURE_BULLY_HEARTBEAT_INTERVAL", "3s"),
+        ("TENURE_BULLY_SUSPECT_AFTER", "1200ms"),
+    ] {
+        group.set(name, value);
+    }
+    let leader = group.start_all_under(1);
+    let others = Group::all_but(&[1]);
+    let late = Duration::from_millis(750);
+    for &other in &others {
+        // The best of the other members votes last, so when it may become a candidate, all others
+        // may vote.
+        let request = Duration::from_millis(if other == 2 { 50 } else { 0 });
+        group.link(1, other).delay(request, late);
+    }
+    // Waits for a round whose requests were sent after the delay began, and whose answers have all
+    // arrived.
+    let at_rest = || -> Option<Vec<u64>> {
+        let replies = others.iter().map(|&other| group.link(1, other).at_rest());
+        replies.collect()
+    };
+    let before = wait_for("no request in flight", at_rest);
+    wait_for("late answers of all members", || {
+        let all_late = |(now, before): (&u64, &u64)| *now >= before + 2;
+        at_rest()?.iter().zip(&before).all(all_late).then_some(())
+    });
+    group.partition(&[1], &others);
+    let next = group.receiver().next_leader(leader.epoch);
+    group.wait_until_stepped_down(1);
+    let last = group.receiver().last_of("1", leader.epoch);
+    eprintln!(
+        "{:?} after the last action of the old leader",
+        next.at.saturating_sub(last.before)
+    );
+    group.receiver().assert_one_at_a_time();
+}
+
 #[test]
 fn cuts_around_a_minority_do_not_affect_the_leader() {
     let mut group = group();

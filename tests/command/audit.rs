@@ -12,7 +12,8 @@ use std::thread;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure_tests::process::{Process, command, full_pipe, run, stdout};
+use tenure_tests::needs::SmallDisk;
+use tenure_tests::process::{Process, command, full_pipe, output, run, stdout};
 use tenure_tests::wait_for;
 
 use super::{address_of, ask, stderr};
@@ -236,6 +237,29 @@ fn a_kill_at_any_moment_leaves_a_chain_that_goes_on() {
 }
 
 #[test]
+fn a_wrong_setting_is_refused_with_its_name_and_a_right_value() {
+    for (name, value, right) in [
+        ("TENURE_AUDIT_LEVEL", "everything", "\"changes\""),
+        ("TENURE_AUDIT_FILE", "/dev/null", "\"stderr\""),
+        ("TENURE_AUDIT_REQUIRED", "true", "audit.file"),
+        (
+            "TENURE_ACCESS_TRUSTED_PROXIES",
+            "10.0.0.1, proxy.lan",
+            "10.0.0.0/8",
+        ),
+    ] {
+        let listen = ["serve", "--listen", "127.0.0.1:0", "--engine", "memory"];
+        let refused = output(command(&listen).env(name, value));
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let text = stderr(&refused);
+        let last = value.rsplit(' ').next().unwrap();
+        for part in [name, last, right] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}
+
+#[test]
 fn elections_go_on_while_a_write_to_the_audit_log_hangs() {
     let (_reader, writer) = full_pipe();
     let listen = ["--listen", "127.0.0.1:0", "--engine", "memory"];
@@ -268,4 +292,57 @@ fn elections_go_on_while_a_write_to_the_audit_log_hangs() {
     }
     store.signal(Signal::SIGTERM);
     store.wait();
+}
+
+#[test]
+fn elections_go_on_while_the_disk_of_the_audit_log_is_full() {
+    let test = "elections_go_on_while_the_disk_of_the_audit_log_is_full";
+    let Some(disk) = SmallDisk::mount(test, 64) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let environment = [
+        ("TENURE_AUDIT_LEVEL", "changes"),
+        ("TENURE_AUDIT_REQUIRED", "true"),
+    ];
+    let audited = Audited::start_in(folder, disk.path().join("audit.jsonl"), &environment);
+    let break_lease = |lease: &str| {
+        let url = format!("http://{}", audited.address);
+        run(&["break", lease, "--server", &url, "--reason", "a test"])
+    };
+    assert_eq!(audited.acquire("held", 1), 200);
+    assert!(break_lease("a/held").status.success());
+    assert_eq!(audited.acquire("other", 2), 200);
+    let ballast = disk.fill();
+    // The rest of the last page has room for some more lines, and then for a part of a line.
+    let mut number = 3;
+    wait_for("an error", || {
+        assert_eq!(audited.acquire("job", number), 200);
+        assert_eq!(audited.release("job", number), 200);
+        number += 1;
+        let stderr = audited.process.stderr();
+        stderr.contains("can't write the audit log").then_some(())
+    });
+    let renew = json!({"lease_id": id(2)});
+    let renewed = ask(audited.address, "POST", "a/leases/other/renew", &renew);
+    assert_eq!(renewed.0, 200, "{renewed:?}");
+    let refused = break_lease("a/other");
+    assert_eq!(refused.status.code(), Some(69), "{refused:?}");
+    assert!(
+        stderr(&refused).contains("audit log"),
+        "{}",
+        stderr(&refused)
+    );
+    let view = ask(audited.address, "GET", "a/leases/other", &Value::Null).1;
+    assert_eq!(view["state"], "leased", "{view}");
+
+    fs::remove_file(ballast).unwrap();
+    wait_for("an operator's change", || {
+        break_lease("a/other").status.success().then_some(())
+    });
+    let stderr = audited.process.stderr();
+    assert!(stderr.contains("lines were lost"), "{stderr}");
+    let verified = audited.verified();
+    assert!(verified["lost"].as_u64() > Some(0), "{verified}");
+    assert_eq!(verified["cut"], json!([]), "{verified}");
 }

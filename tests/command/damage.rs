@@ -61,16 +61,33 @@ fn open(path: &Path) -> File {
 }
 
 #[test]
-fn a_damaged_data_directory_is_refused_and_not_changed() {
-    let database = "leases.db";
-    refuses(database, |path| {
+fn a_truncated_database_is_refused() {
+    refuses("leases.db", |path| {
         let length = path.metadata().unwrap().len();
         open(path).set_len(length / 2).unwrap();
     });
-    refuses(database, |path| {
-        open(path).write_all_at(&[0xA5; 4096], 4096).unwrap();
+}
+
+#[test]
+fn a_database_that_lost_a_byte_is_refused() {
+    refuses("leases.db", |path| {
+        let length = path.metadata().unwrap().len();
+        open(path).set_len(length - 1).unwrap();
     });
-    refuses(database, |path| {
+}
+
+#[test]
+fn a_database_with_an_overwritten_page_is_refused() {
+    for page in 0..3 {
+        refuses("leases.db", |path| {
+            open(path).write_all_at(&[0xA5; 4096], page * 4096).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_database_with_one_changed_number_is_refused() {
+    refuses("leases.db", |path| {
         let mut bytes = fs::read(path).unwrap();
         // This changes all occurrences, because some may be in unused parts of the file.
         for at in 0..bytes.len() - 6 {
@@ -80,7 +97,20 @@ fn a_damaged_data_directory_is_refused_and_not_changed() {
         }
         fs::write(path, bytes).unwrap();
     });
-    refuses(database, |path| fs::remove_file(path).unwrap());
+}
+
+#[test]
+fn an_empty_database_is_refused() {
+    refuses("leases.db", |path| open(path).set_len(0).unwrap());
+}
+
+#[test]
+fn a_database_that_is_gone_is_refused() {
+    refuses("leases.db", |path| fs::remove_file(path).unwrap());
+}
+
+#[test]
+fn an_unknown_format_is_refused() {
     refuses("FORMAT", |path| fs::write(path, "shopping list\n").unwrap());
 }
 

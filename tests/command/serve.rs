@@ -106,6 +106,17 @@ fn a_store_ends_in_order_when_its_terminal_closes_and_not_under_nohup() {
 }
 
 #[test]
+fn an_idle_store_ends_at_once() {
+    let (mut store, address) = memory_store();
+    acquire(address, "tests/job", "first");
+    let begin = Instant::now();
+    store.signal(Signal::SIGTERM);
+    assert_eq!(store.wait().code(), Some(0));
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
 fn a_store_whose_log_is_not_read_continues_and_reports_dropped_lines() {
     let (reader, writer) = full_pipe();
     let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--engine", "memory"]);
@@ -220,6 +231,16 @@ fn a_second_store_on_the_same_folder_is_refused() {
     assert!(second.stdout.is_empty());
     assert!(stderr(&second).contains("the-data"), "{}", stderr(&second));
     acquire(store.address(), "tests/job", "still-served");
+}
+
+#[test]
+fn a_folder_is_free_again_when_its_store_was_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let mut store = StoreProcess::start(folder.path());
+        store.process.signal(Signal::SIGKILL);
+        store.process.wait();
+    }
 }
 
 #[test]

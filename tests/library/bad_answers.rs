@@ -10,12 +10,12 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tenure::store::{StoreClient, StoreError};
-use tenure::{Candidate, EndReason};
+use tenure::{Candidate, EndReason, RunError};
 use tenure_tests::store::endpoint;
 use tenure_tests::wait_until;
 use tokio::net::TcpListener;
 
-use crate::world::{ELECTION, World, long, never};
+use crate::world::{ELECTION, World, long, never, stop_when_lost};
 
 /// A server that gives this answer to every request, and counts the requests.
 async fn bad_server(answer: fn() -> Response) -> (SocketAddr, Arc<AtomicUsize>) {
@@ -68,6 +68,49 @@ const INVALID: [fn() -> Response; 9] = [
     || problem(503, "a_code_of_the_future"),
     endless,
 ];
+
+#[tokio::test]
+async fn a_permanent_refusal_ends_the_run_with_its_message() {
+    let (address, asked) = bad_server(|| problem(400, "malformed")).await;
+    let world = World::start();
+    let config = world.config("a").with_servers([endpoint(address)]);
+    let candidate = Candidate::start(config).await.unwrap();
+    let refused = [
+        candidate.run_while_leader(pending(), stop_when_lost).await,
+        candidate
+            .run_one_term(pending(), stop_when_lost)
+            .await
+            .map(|_| ()),
+        candidate.campaign().await.map(drop),
+    ];
+    for refused in refused {
+        let Err(RunError::Refused(why)) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(
+            why,
+            "the key of team-a opens no leases of team-b (malformed)"
+        );
+    }
+    // One request each time: a permanent error is not retried.
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn a_candidate_that_is_never_let_in_says_where_its_token_would_come_from() {
+    let (address, asked) = bad_server(|| problem(403, "forbidden")).await;
+    let world = World::start();
+    let config = world.config("a").with_servers([endpoint(address)]);
+    let candidate = Candidate::start(config).await.unwrap();
+    let denied = candidate.run_while_leader(pending(), stop_when_lost).await;
+    let Err(RunError::Denied(why)) = denied else {
+        panic!("{denied:?}");
+    };
+    assert!(why.contains("team-b (forbidden)"), "{why}");
+    assert!(why.contains("TENURE_TOKEN_FILE"), "{why}");
+    // The store may not have read the candidate's right yet.
+    assert!(asked.load(Ordering::SeqCst) > 1);
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_candidate_retries_after_invalid_answers() {

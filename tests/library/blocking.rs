@@ -61,6 +61,23 @@ async fn a_task_that_blocks_its_runtime_keeps_its_lease() {
     assert_eq!((term.reason, term.error), (EndReason::TaskReturned, None));
 }
 
+#[tokio::test(flavor = "current_thread")]
+async fn connections_of_a_blocked_runtime_are_not_used_to_renew() {
+    let world = World::start();
+    let candidate = world
+        .config("a")
+        .with_timings(timings(3000, 300, 2000, 500));
+    let candidate = Candidate::start(candidate).await.unwrap();
+    // Leaves an idle connection behind that only this runtime can poll.
+    assert_eq!(candidate.observe().next().await, Observed::NoLeader);
+    let guard = candidate.campaign().await.unwrap();
+    let began = Instant::now();
+    while began.elapsed() < ms(1500) {
+        assert!(!guard.is_at_risk(), "a renewal failed");
+        thread::sleep(ms(1));
+    }
+}
+
 #[test]
 fn dropping_the_runtime_ends_the_term_and_releases_the_lease() {
     let world = World::start();

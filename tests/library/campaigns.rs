@@ -35,6 +35,18 @@ async fn a_guard_leads_until_it_is_dropped() {
 }
 
 #[tokio::test]
+async fn a_guard_that_resigns_waits_for_the_release() {
+    let world = World::start();
+    let candidate = steady(&world, "a").await;
+    let guard = candidate.campaign().await.unwrap();
+    let first = guard.epoch();
+    assert_eq!(guard.resign().await, EndReason::Resigned);
+    assert_eq!(world.holder().await, None);
+    let guard = candidate.campaign().await.unwrap();
+    assert!(first < guard.epoch());
+}
+
+#[tokio::test]
 async fn a_guard_may_outlive_its_candidate() {
     let world = World::start();
     let candidate = steady(&world, "a").await;
@@ -70,6 +82,22 @@ async fn campaigns_of_one_candidate_wait_for_each_other() {
     drop(guard);
     others.await;
     world.released().await;
+}
+
+#[tokio::test]
+async fn a_dropped_campaign_leaves_the_waiting_queue() {
+    let world = World::start();
+    let (first, second) = (steady(&world, "a").await, steady(&world, "b").await);
+    let guard = first.campaign().await.unwrap();
+    tokio::select! {
+        _ = second.campaign() => panic!("two leaders"),
+        () = world.waiting(1) => {}
+    }
+    world.waiting(0).await;
+    guard.resign().await;
+    assert_eq!(world.holder().await, None);
+    // The candidate can campaign again.
+    drop(second.campaign().await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -149,6 +177,28 @@ async fn dropping_a_run_stops_its_task_and_releases_the_lease_afterwards() {
     drop(runs.begin(&guard));
     assert_eq!(tell.recv().unwrap(), EndReason::Resigned);
     runs.assert_one_at_a_time();
+}
+
+#[tokio::test]
+async fn dropping_a_run_aborts_a_task_that_does_not_stop() {
+    let world = World::start();
+    let timings = timings(60_000, 300, 30_000, 300);
+    let config = world.config("a").with_timings(timings);
+    let candidate = Candidate::start(config).await.unwrap();
+    let runs = TaskRuns::default();
+    let task = |leadership: Leadership| {
+        let running = runs.begin(&leadership);
+        async move {
+            let _running = running;
+            pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        ended = candidate.run_while_leader(pending(), task) => panic!("{ended:?}"),
+        _ = runs.begun(1) => {}
+    }
+    runs.ended(1).await;
+    world.released().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,8 +4,9 @@ use std::future::{Future, pending};
 use std::time::Instant;
 
 use tenure::{Candidate, EndReason, Leadership, TaskResult, TermSummary};
+use tenure_tests::proxy::ProxyMode;
 
-use crate::world::{TaskRuns, World, leads, long, ms, stop_when_lost, timings};
+use crate::world::{TaskRuns, World, brisk, leads, long, ms, stop_when_lost, timings};
 
 /// Runs one term with this task; `then` runs once the task runs.
 async fn term<Fut>(
@@ -23,6 +24,43 @@ where
 async fn steady(world: &World) -> Candidate {
     let config = world.config("a").with_timings(long());
     Candidate::start(config).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_term_whose_task_returns_ends_as_task_returned() {
+    let world = World::start();
+    let candidate = steady(&world).await;
+    let (sender, epoch) = std::sync::mpsc::channel();
+    let task = |leadership: Leadership| {
+        let sender = sender.clone();
+        async move { sender.send(leadership.epoch()).unwrap() }
+    };
+    let term = term(&candidate, task, async {}).await;
+    assert_eq!((term.reason, term.error), (EndReason::TaskReturned, None));
+    assert_eq!(term.epoch, epoch.recv().unwrap());
+    world.released().await;
+}
+
+#[tokio::test]
+async fn a_term_whose_task_fails_ends_with_its_error() {
+    let world = World::start();
+    let candidate = steady(&world).await;
+    let task = |_| async { Err::<(), _>("the disk is full") };
+    let term = term(&candidate, task, async {}).await;
+    assert_eq!(term.reason, EndReason::TaskFailed);
+    assert_eq!(term.error.as_deref(), Some("the disk is full"));
+    world.released().await;
+}
+
+#[tokio::test]
+async fn a_term_whose_task_panics_ends_with_its_message() {
+    let world = World::start();
+    let candidate = steady(&world).await;
+    let task = async |_| -> () { panic!("{} is not a number", "x") };
+    let term = term(&candidate, task, async {}).await;
+    assert_eq!(term.reason, EndReason::TaskPanicked);
+    assert_eq!(term.error.as_deref(), Some("x is not a number"));
+    world.released().await;
 }
 
 #[tokio::test]
@@ -62,6 +100,23 @@ async fn a_term_that_its_task_or_its_candidate_resigns_ends_as_resigned() {
     assert!(first.epoch < second.epoch);
     // There is no term to resign, so this returns at once.
     candidate.resign().await;
+}
+
+#[tokio::test]
+async fn a_term_that_cannot_be_renewed_ends_as_renew_deadline() {
+    let world = World::start();
+    let proxy = world.proxy().await;
+    let candidate = world.candidate_behind(&proxy, "a").await;
+    let cut = async {
+        leads(&candidate).await;
+        proxy.set(ProxyMode::Refuse);
+    };
+    let task =
+        |leadership: Leadership| async move { Err::<(), _>(leadership.lost().await.to_string()) };
+    let term = term(&candidate, task, cut).await;
+    // The first reason stays; the later error of the task is reported beside it.
+    assert_eq!(term.reason, EndReason::RenewDeadline);
+    assert_eq!(term.error.as_deref(), Some("renew_deadline"));
 }
 
 #[tokio::test]
@@ -113,6 +168,43 @@ async fn a_task_stops_within_the_period_of_a_break() {
         assert_eq!(term.error.as_deref(), stops_by_itself.then_some("broken"));
         runs.assert_one_at_a_time();
     }
+}
+
+#[tokio::test]
+async fn a_term_that_is_broken_at_once_ends_at_once() {
+    let world = World::start();
+    let candidate = steady(&world).await;
+    let break_it = async {
+        leads(&candidate).await;
+        world.break_lease(Some(ms(0))).await;
+    };
+    // The task ignores its end and would have a stop grace of twenty seconds, but the lease is
+    // gone.
+    let began = Instant::now();
+    let term = term(&candidate, |_| pending::<()>(), break_it).await;
+    assert_eq!((term.reason, term.error), (EndReason::Broken, None));
+    assert!(began.elapsed() < long().stop_grace());
+}
+
+#[tokio::test]
+async fn a_term_whose_lease_another_candidate_holds_ends_as_superseded() {
+    let world = World::start();
+    let candidate = steady(&world).await;
+    let other = world.candidate("b").await;
+    let supersede = async {
+        leads(&candidate).await;
+        let break_it = async {
+            world.waiting(1).await;
+            world.break_lease(Some(ms(0))).await;
+        };
+        let (guard, ()) = tokio::join!(other.campaign(), break_it);
+        // The leadership is kept until the first candidate knows of it.
+        let guard = guard.unwrap();
+        tokio::time::sleep(2 * brisk().renew_interval()).await;
+        assert!(guard.is_valid());
+    };
+    let term = term(&candidate, |_| pending::<()>(), supersede).await;
+    assert_eq!((term.reason, term.error), (EndReason::Superseded, None));
 }
 
 #[tokio::test]

@@ -72,6 +72,11 @@ async fn an_observer_reports_unknown_while_the_store_refuses_connections() {
     check_that_the_leader_is_unknown(ProxyMode::Refuse).await;
 }
 
+#[tokio::test]
+async fn an_observer_reports_unknown_while_the_store_hangs() {
+    check_that_the_leader_is_unknown(ProxyMode::Hang).await;
+}
+
 async fn check_that_the_leader_is_unknown(mode: ProxyMode) {
     let world = World::start();
     let proxy = world.proxy().await;

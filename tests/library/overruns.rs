@@ -1,6 +1,7 @@
 //! Processes whose task does not stop: they end before another candidate may lead, and only then.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
@@ -9,9 +10,9 @@ use nix::sys::signal::Signal;
 use nix::unistd::Uid;
 use tempfile::TempDir;
 use tenure_tests::needs::{can_run, has_program, preload};
-use tenure_tests::process::{Process, built, fill};
+use tenure_tests::process::{Process, built, descendants, fill};
 use tenure_tests::proxy::{Proxy, ProxyMode};
-use tenure_tests::wait_until;
+use tenure_tests::{wait_for, wait_until};
 
 use crate::world::{ELECTION, World, ms};
 
@@ -195,6 +196,56 @@ async fn a_process_that_was_frozen_past_its_term_leads_again_if_its_task_stops()
         !log.contains("has not stopped within the stop grace"),
         "{log}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_waits_for_the_task_while_the_lease_is_renewed_and_a_second_signal_ends_it() {
+    let test =
+        "a_shutdown_waits_for_the_task_while_the_lease_is_renewed_and_a_second_signal_ends_it";
+    for first_process in [false, true] {
+        let bench = Bench::new().await;
+        let launcher = if first_process {
+            as_first_process(test)
+        } else {
+            Some(Vec::new())
+        };
+        let Some(launcher) = launcher else { return };
+        let mut process = Process::spawn(&mut bench.command(&launcher, "closure"));
+        bench.leads().await;
+        let leader = descendants(process.pid()).into_iter().max().unwrap();
+        let held = bench.world.holder().await;
+        // Signals that arrive together are one request.
+        for signal in [
+            Signal::SIGSTOP,
+            Signal::SIGINT,
+            Signal::SIGTERM,
+            Signal::SIGCONT,
+        ] {
+            nix::sys::signal::kill(leader, signal).unwrap();
+        }
+        let waits = wait_for("the line about the wait", || {
+            let log = process.stderr();
+            let line = log
+                .lines()
+                .find(|line| line.contains("the lease is renewed until"));
+            line.map(str::to_owned)
+        });
+        assert!(waits.contains("spawn_blocking() at "), "{waits}");
+        // Longer than the lease duration.
+        tokio::time::sleep(ms(5_000)).await;
+        assert_eq!(bench.world.holder().await, held);
+        let log = process.stderr();
+        let said = log.matches("still runs").count();
+        assert_eq!((said, log.contains("others may lead")), (1, false), "{log}");
+
+        nix::sys::signal::kill(leader, Signal::SIGTERM).unwrap();
+        let status = process.wait();
+        if first_process {
+            assert_eq!(status.code(), Some(128 + Signal::SIGTERM as i32));
+        } else {
+            assert_eq!(status.signal(), Some(Signal::SIGTERM as i32));
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

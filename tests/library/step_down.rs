@@ -13,7 +13,7 @@ use tenure_tests::proxy::ProxyMode;
 use tenure_tests::store::endpoint;
 use tenure_tests::wait_until;
 
-use crate::world::{TaskRuns, World, brisk, ms, stop_when_lost, timings};
+use crate::world::{TaskRuns, World, brisk, long, ms, stop_when_lost, timings};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_ignores_its_end_is_aborted_before_the_lease_ends() {
@@ -163,4 +163,52 @@ async fn a_leader_that_resigns_holds_its_lease_until_its_task_has_ended() {
     assert_eq!(second.candidate.as_str(), "b");
     blocked.runs.assert_one_at_a_time();
     next.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewals_continue_while_a_task_drains_and_the_release_comes_after_it() {
+    let world = World::start();
+    // The end of the task takes longer than the renew deadline: without renewals the lease would be
+    // lost.
+    let drain = ms(1500);
+    let config = world
+        .config("a")
+        .with_timings(timings(3500, 200, 600, 2500));
+    let candidate = Candidate::start(config).await.unwrap();
+    // This candidate would wait for two minutes without a release.
+    let config = world.config("b").with_timings(long());
+    let next = Candidate::start(config).await.unwrap();
+    let runs = TaskRuns::default();
+    let task = |leadership: Leadership| {
+        let running = runs.begin(&leadership);
+        async move {
+            let _running = running;
+            let reason = leadership.lost().await;
+            let end = Instant::now() + drain;
+            while Instant::now() < end {
+                // The lease is held and the leadership is valid, although the task must stop.
+                leadership.check().map_err(|error| error.to_string())?;
+                tokio::time::sleep(ms(10)).await;
+            }
+            match reason {
+                EndReason::ShutDown => Ok(()),
+                reason => Err(reason.to_string()),
+            }
+        }
+    };
+    let shutdown = async {
+        runs.begun(1).await;
+        world.waiting(1).await;
+    };
+    let follow = async {
+        runs.begun(1).await;
+        let guard = next.campaign().await.unwrap();
+        drop(runs.begin(&guard));
+    };
+    let (term, ()) = tokio::join!(candidate.run_one_term(shutdown, task), follow);
+    let term = term.unwrap().unwrap();
+    assert_eq!((term.reason, term.error), (EndReason::ShutDown, None));
+    let first = &runs.all()[0];
+    assert!(first.ended.unwrap() - first.began >= drain);
+    runs.assert_one_at_a_time();
 }

@@ -77,6 +77,11 @@ impl World {
         .await
     }
 
+    /// Waits until the lease was acquired for the first time.
+    pub(crate) async fn held_by_anyone_once(&self) {
+        wait_until("a lease", async || self.lease().await).await;
+    }
+
     /// Waits until the store has this number of waiters.
     pub(crate) async fn waiting(&self, count: u64) {
         wait_until("waiters", async || {
@@ -216,6 +221,15 @@ impl TaskRuns {
     pub(crate) async fn begun(&self, count: usize) -> TaskRun {
         wait_until("the begin of a task", async || {
             self.all().get(count - 1).cloned()
+        })
+        .await
+    }
+
+    /// Waits until the run with this number has ended.
+    pub(crate) async fn ended(&self, count: usize) -> TaskRun {
+        wait_until("the end of a task", async || {
+            let run = self.all().get(count - 1).cloned();
+            run.filter(|run| run.ended.is_some())
         })
         .await
     }

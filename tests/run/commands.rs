@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
 use nix::unistd::getpgrp;
-use tenure_tests::process::{Process, output, tenure};
+use tenure_tests::process::{Process, command, output, tenure};
 use tenure_tests::wait_for;
 
 use super::{BEAT, Bench, ELECTION, candidate, wait_until_gone};
@@ -55,6 +55,15 @@ fn neither_the_command_nor_its_health_command_gets_secrets() {
         assert!(!environment.contains("TENURE_BULLY_KEY"), "{environment}");
         assert!(!environment.contains("TENURE_AZURE"), "{environment}");
     }
+}
+
+#[test]
+fn the_command_gets_the_full_name_of_an_election_without_a_namespace() {
+    let bench = Bench::new();
+    let url = bench.store.url();
+    let mut command = command(&["run", "--once", "--election", "nightly", "--server", &url]);
+    let output = output(command.args(["--", "printenv", "TENURE_ELECTION"]));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "default/nightly\n");
 }
 
 #[test]

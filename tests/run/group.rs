@@ -85,6 +85,21 @@ fn background_processes_of_a_run_that_is_frozen_in_their_stop_grace_end_before_a
 }
 
 #[test]
+fn all_descendants_end_when_the_run_is_stopped() {
+    let bench = Bench::new();
+    let id = candidate("family");
+    let script = "sh -c 'sleep 1000; true' & sh -c 'sh -c \"sleep 1001; true\"; true' & wait";
+    let mut run = bench.script(&id, &[], script);
+    // Two watchdogs, a shell, two shells with a sleep each, and one in between.
+    wait_for("all descendants", || {
+        (processes_of(&id).len() == 8).then_some(())
+    });
+    run.signal(Signal::SIGTERM);
+    assert!(run.wait().success());
+    assert!(processes_of(&id).is_empty());
+}
+
+#[test]
 fn orphans_of_a_long_command_are_collected_while_it_runs() {
     let bench = Bench::new();
     let id = candidate("orphans");

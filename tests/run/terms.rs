@@ -1,12 +1,12 @@
 //! Terms: one command at a time, across handovers.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use tenure_tests::process::{Process, run};
 use tenure_tests::wait_for;
 
-use super::{BEAT, Bench, ELECTION, STUBBORN_BEAT, candidate, processes_of};
+use super::{BEAT, Bench, ELECTION, STUBBORN_BEAT, candidate, processes_of, wait_until_gone};
 
 #[test]
 fn only_one_command_runs_at_a_time_over_many_hand_overs() {
@@ -27,6 +27,25 @@ fn only_one_command_runs_at_a_time_over_many_hand_overs() {
     }
     bench.next_epoch(epoch);
     bench.assert_one_at_a_time();
+}
+
+#[test]
+fn many_runs_lead_one_after_the_other() {
+    let bench = Bench::new();
+    let script =
+        r#"echo "begin $TENURE_EPOCH" >> "$0"; sleep 0.05; echo "end $TENURE_EPOCH" >> "$0""#;
+    let mut runs: Vec<Process> = (0..8)
+        .map(|_| bench.script(&candidate("turn"), &["--once"], script))
+        .collect();
+    for run in &mut runs {
+        assert!(run.wait().success(), "{}", run.stderr());
+    }
+    let journal = bench.journal();
+    assert_eq!(journal.len(), 16);
+    for turn in journal.chunks(2) {
+        let begun = turn[0].strip_prefix("begin ").unwrap();
+        assert_eq!(turn[1], format!("end {begun}"), "{journal:?}");
+    }
 }
 
 #[test]
@@ -111,6 +130,26 @@ fn a_command_that_ignores_sigterm_is_killed_after_the_stop_grace() {
     );
     bench.next_epoch(epoch);
     assert!(processes_of(&first).is_empty());
+    bench.assert_one_at_a_time();
+}
+
+#[test]
+fn a_command_stops_before_the_break_period_is_over() {
+    let bench = Bench::new();
+    let (first, second) = (candidate("first"), candidate("second"));
+    let _leader = bench.script(&first, &[], STUBBORN_BEAT);
+    let epoch = bench.next_epoch(0);
+    let url = bench.store.url();
+    let begin = Instant::now();
+    let broken = run(&["break", ELECTION, "--json", "--server", &url]);
+    let view: serde_json::Value = serde_json::from_slice(&broken.stdout).unwrap();
+    assert_eq!(view["state"], "breaking");
+    let period = Duration::from_millis(view["remaining_ms"].as_u64().unwrap());
+    let _follower = bench.script(&second, &[], BEAT);
+    wait_until_gone(&first);
+    let took = begin.elapsed();
+    assert!(took < period, "{took:?} of {period:?}");
+    bench.next_epoch(epoch);
     bench.assert_one_at_a_time();
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use tenure_tests::needs::{can_run, has_program, output_of};
-use tenure_tests::process::{command, output};
+use tenure_tests::process::{command, output, run};
 
 /// An address without a server: a campaign there would not end.
 const NOWHERE: &str = "http://127.0.0.1:1";
@@ -42,6 +42,31 @@ fn a_command_that_is_not_executable_is_refused_at_once() {
 }
 
 #[test]
+fn impossible_timings_are_refused_with_both_numbers() {
+    for (flags, numbers) in [
+        (
+            ["--lease-duration", "2s", "--stop-grace", "3s"],
+            ["2s", "3s"],
+        ),
+        (
+            ["--lease-duration", "1s", "--stop-grace", "999ms"],
+            ["1s", "999ms"],
+        ),
+        (
+            ["--lease-duration", "500ms", "--stop-grace", "0s"],
+            ["500ms", "1s"],
+        ),
+    ] {
+        let flags = [&["--election", "a/b"][..], &flags].concat();
+        let (code, stderr) = refused(&flags, &["true"]);
+        assert_eq!(code, Some(2), "{stderr}");
+        for number in numbers {
+            assert!(stderr.contains(number), "{number}: {stderr}");
+        }
+    }
+}
+
+#[test]
 fn bad_values_are_refused_with_flag_and_value() {
     for (flag, value) in [
         ("--lease-duration", "5"),
@@ -66,6 +91,27 @@ fn bad_values_are_refused_with_flag_and_value() {
         assert_eq!(code, Some(2), "{assignment}: {stderr}");
         assert!(stderr.contains(value), "{assignment}: {stderr}");
     }
+}
+
+#[test]
+fn bad_values_in_the_environment_and_the_file_are_refused_with_their_origin() {
+    let mut from_environment = command(&["run", "--election", "a/b", "--", "true"]);
+    let output = output(from_environment.env("TENURE_LEASE_DURATION", "soon"));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.contains("TENURE_LEASE_DURATION") && stderr.contains("soon"),
+        "{stderr}"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tenure.toml");
+    fs::write(&file, "election = \"a/b\"\nlease_durations = \"5s\"\n").unwrap();
+    let output = run(&["run", "--config", file.to_str().unwrap(), "--", "true"]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("tenure.toml:2"), "{stderr}");
+    assert!(stderr.contains("did you mean lease_duration?"), "{stderr}");
 }
 
 #[test]

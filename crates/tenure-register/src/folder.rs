@@ -24,8 +24,8 @@ use tenure_core::UnixMillis;
 use tenure_core::time::millis;
 
 use crate::{
-    BoxFuture, Expected, Failure, Files, Identity, Key, Limits, Read, Register, Replaced, Seen,
-    Version,
+    BoxFuture, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
+    Seen, Version,
 };
 
 /// The first line of each value.
@@ -88,7 +88,7 @@ impl FolderHome {
 impl Register for FolderHome {
     fn read<'a>(
         &'a self,
-        key: &'a Key,
+        key: &'a RegisterKey,
         known: Option<&'a Version>,
     ) -> BoxFuture<'a, Result<Read, Failure>> {
         let (key, known) = (key.clone(), known.cloned());
@@ -97,7 +97,7 @@ impl Register for FolderHome {
 
     fn replace<'a>(
         &'a self,
-        key: &'a Key,
+        key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
     ) -> BoxFuture<'a, Result<Replaced, Failure>> {
@@ -111,7 +111,11 @@ impl Register for FolderHome {
 }
 
 impl Files for FolderHome {
-    fn write<'a>(&'a self, name: &'a Key, content: Bytes) -> BoxFuture<'a, Result<(), Failure>> {
+    fn write<'a>(
+        &'a self,
+        name: &'a RegisterKey,
+        content: Bytes,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
         let name = name.clone();
         self.run(move |folder| {
             Self::LIMITS.check(&name, &content)?;
@@ -120,12 +124,15 @@ impl Files for FolderHome {
         })
     }
 
-    fn read_file<'a>(&'a self, name: &'a Key) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+    fn read_file<'a>(
+        &'a self,
+        name: &'a RegisterKey,
+    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
         let name = name.clone();
         self.run(move |folder| Ok(folder.value(FILES, &name)?.map(|(_, content)| content)))
     }
 
-    fn delete<'a>(&'a self, names: &'a [Key]) -> BoxFuture<'a, Result<(), Failure>> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
         let names = names.to_vec();
         self.run(move |folder| {
             names
@@ -139,7 +146,10 @@ impl Files for FolderHome {
         })
     }
 
-    fn list<'a>(&'a self, folder: &'a Key) -> BoxFuture<'a, Result<Vec<Key>, Failure>> {
+    fn list<'a>(
+        &'a self,
+        folder: &'a RegisterKey,
+    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
         let prefix = folder.clone();
         self.run(move |folder| folder.list(&prefix))
     }
@@ -165,7 +175,7 @@ impl Folder {
     }
 
     /// Returns the path of a register or file.
-    fn path_of(&self, kind: &str, key: &Key) -> PathBuf {
+    fn path_of(&self, kind: &str, key: &RegisterKey) -> PathBuf {
         self.path.join(kind).join(format!("{key}="))
     }
 
@@ -202,7 +212,7 @@ impl Folder {
         })
     }
 
-    fn read(&self, key: &Key, known: Option<&Version>) -> Result<Read, Failure> {
+    fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
         let (value, seen) = (self.value(REGISTERS, key)?, self.seen()?);
         Ok(match value {
             None => Read::Absent(seen),
@@ -215,7 +225,12 @@ impl Folder {
         })
     }
 
-    fn replace(&self, key: &Key, expected: &Expected, value: &Bytes) -> Result<Replaced, Failure> {
+    fn replace(
+        &self,
+        key: &RegisterKey,
+        expected: &Expected,
+        value: &Bytes,
+    ) -> Result<Replaced, Failure> {
         FolderHome::LIMITS.check(key, value)?;
         let _lock = self.lock()?;
         let read = self.read(key, expected.version.as_ref())?;
@@ -233,7 +248,7 @@ impl Folder {
     }
 
     /// Writes a value, with a version that no other writer chooses.
-    fn write(&self, kind: &str, key: &Key, value: &Bytes) -> Result<Version, Failure> {
+    fn write(&self, kind: &str, key: &RegisterKey, value: &Bytes) -> Result<Version, Failure> {
         let version = Version::random()?;
         let checksum = crc32fast::hash(value);
         let mut content =
@@ -244,7 +259,7 @@ impl Folder {
     }
 
     /// Reads a value with its version.
-    fn value(&self, kind: &str, key: &Key) -> Result<Option<(Version, Bytes)>, Failure> {
+    fn value(&self, kind: &str, key: &RegisterKey) -> Result<Option<(Version, Bytes)>, Failure> {
         let path = self.path_of(kind, key);
         let content = match fs::read(&path) {
             Ok(content) => Bytes::from(content),
@@ -285,7 +300,7 @@ impl Folder {
         Ok(())
     }
 
-    fn list(&self, prefix: &Key) -> Result<Vec<Key>, Failure> {
+    fn list(&self, prefix: &RegisterKey) -> Result<Vec<RegisterKey>, Failure> {
         let top = self.path.join(FILES).join(prefix.as_str());
         let mut names = Vec::new();
         self.collect(&top, prefix.as_str(), &mut names)?;
@@ -293,7 +308,12 @@ impl Folder {
         Ok(names)
     }
 
-    fn collect(&self, folder: &Path, prefix: &str, names: &mut Vec<Key>) -> Result<(), Failure> {
+    fn collect(
+        &self,
+        folder: &Path,
+        prefix: &str,
+        names: &mut Vec<RegisterKey>,
+    ) -> Result<(), Failure> {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries.collect::<io::Result<Vec<DirEntry>>>(),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -326,7 +346,7 @@ impl Folder {
 }
 
 /// Reads the content of a value, and checks that it is the one of this key.
-fn parse(key: &Key, content: &Bytes) -> Result<(Version, Bytes), &'static str> {
+fn parse(key: &RegisterKey, content: &Bytes) -> Result<(Version, Bytes), &'static str> {
     let mut lines = content.splitn(4, |byte| *byte == b'\n');
     let mut line = || lines.next().and_then(|line| std::str::from_utf8(line).ok());
     if line() != Some(FORMAT) {

@@ -9,9 +9,9 @@ use tenure_core::{Name, NameError};
 /// The name of a register or of a file: one or more [names](Name) with `/` between them, for
 /// example `elections/billing/nightly`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(Arc<str>);
+pub struct RegisterKey(Arc<str>);
 
-impl Key {
+impl RegisterKey {
     /// Returns the key as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -37,12 +37,12 @@ impl Key {
     }
 }
 
-impl FromStr for Key {
-    type Err = KeyError;
+impl FromStr for RegisterKey {
+    type Err = RegisterKeyError;
 
-    fn from_str(text: &str) -> Result<Self, KeyError> {
+    fn from_str(text: &str) -> Result<Self, RegisterKeyError> {
         for part in text.split('/') {
-            Name::check(part).map_err(|reason| KeyError {
+            Name::check(part).map_err(|reason| RegisterKeyError {
                 key: text.to_owned(),
                 reason,
             })?;
@@ -51,13 +51,13 @@ impl FromStr for Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for RegisterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for RegisterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -66,7 +66,7 @@ impl fmt::Debug for Key {
 /// The reason why a text is not a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("key {key:?} is not names with / between them: {reason}")]
-pub struct KeyError {
+pub struct RegisterKeyError {
     key: String,
     #[source]
     reason: NameError,
@@ -79,18 +79,18 @@ mod tests {
     #[test]
     fn a_key_is_names_with_slashes_between_them() {
         for good in ["a", "a/b", "A.b_c-9/x", "elections/billing/nightly"] {
-            assert_eq!(good.parse::<Key>().unwrap().as_str(), good);
+            assert_eq!(good.parse::<RegisterKey>().unwrap().as_str(), good);
         }
         for bad in [
             "", "/", "a/", "/a", "a//b", "a/../b", ".", "a b", "ä", "a\0",
         ] {
-            assert!(bad.parse::<Key>().is_err(), "{bad:?}");
+            assert!(bad.parse::<RegisterKey>().is_err(), "{bad:?}");
         }
     }
 
     #[test]
     fn a_key_is_in_a_folder_if_it_has_more_parts() {
-        let key = |text: &str| text.parse::<Key>().unwrap();
+        let key = |text: &str| text.parse::<RegisterKey>().unwrap();
         assert!(key("a/b").is_in(&key("a")));
         assert!(key("a/b/c").is_in(&key("a")));
         for outside in ["a", "ab", "ab/c", "b/a"] {

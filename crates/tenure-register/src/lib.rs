@@ -22,7 +22,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use bytes::Bytes;
-pub use key::{Key, KeyError};
+pub use key::{RegisterKey, RegisterKeyError};
 use tenure_core::UnixMillis;
 
 /// A future that a home returns.
@@ -45,7 +45,7 @@ pub trait Register: Send + Sync + fmt::Debug {
     /// [`Failure::NotApplied`].
     fn read<'a>(
         &'a self,
-        key: &'a Key,
+        key: &'a RegisterKey,
         known: Option<&'a Version>,
     ) -> BoxFuture<'a, Result<Read, Failure>>;
 
@@ -59,7 +59,7 @@ pub trait Register: Send + Sync + fmt::Debug {
     /// [`Failure`]. After [`Failure::Unknown`] the replace may have been applied, or may still be.
     fn replace<'a>(
         &'a self,
-        key: &'a Key,
+        key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
     ) -> BoxFuture<'a, Result<Replaced, Failure>>;
@@ -76,28 +76,38 @@ pub trait Files: Register {
     /// # Errors
     ///
     /// [`Failure`]. After any of them, the file may be complete, partly written or missing.
-    fn write<'a>(&'a self, name: &'a Key, content: Bytes) -> BoxFuture<'a, Result<(), Failure>>;
+    fn write<'a>(
+        &'a self,
+        name: &'a RegisterKey,
+        content: Bytes,
+    ) -> BoxFuture<'a, Result<(), Failure>>;
 
     /// Reads a file. Returns `None` if there is no such file.
     ///
     /// # Errors
     ///
     /// [`Failure`]
-    fn read_file<'a>(&'a self, name: &'a Key) -> BoxFuture<'a, Result<Option<Bytes>, Failure>>;
+    fn read_file<'a>(
+        &'a self,
+        name: &'a RegisterKey,
+    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>>;
 
     /// Deletes files. A file that is missing is no error.
     ///
     /// # Errors
     ///
     /// [`Failure`]. Some of the files may be deleted.
-    fn delete<'a>(&'a self, names: &'a [Key]) -> BoxFuture<'a, Result<(), Failure>>;
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>>;
 
     /// Returns the names of all files of which the first parts are these, in the order of the names.
     ///
     /// # Errors
     ///
     /// [`Failure`]
-    fn list<'a>(&'a self, folder: &'a Key) -> BoxFuture<'a, Result<Vec<Key>, Failure>>;
+    fn list<'a>(
+        &'a self,
+        folder: &'a RegisterKey,
+    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>>;
 }
 
 /// The state of a register that a replace names. While the home does not go back, the version of a
@@ -202,7 +212,7 @@ pub struct Limits {
 
 impl Limits {
     /// Checks the size of a value.
-    fn check(&self, key: &Key, value: &Bytes) -> Result<(), Failure> {
+    fn check(&self, key: &RegisterKey, value: &Bytes) -> Result<(), Failure> {
         match value.len() {
             len if len > self.value => Err(Failure::Misconfigured(format!(
                 "the value of {key} has {len} bytes, and the limit is {}",

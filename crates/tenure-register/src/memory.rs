@@ -8,8 +8,8 @@ use bytes::Bytes;
 use tenure_core::UnixMillis;
 
 use crate::{
-    BoxFuture, Expected, Failure, Files, Identity, Key, Limits, Read, Register, Replaced, Seen,
-    Version,
+    BoxFuture, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
+    Seen, Version,
 };
 
 /// A home in memory. Clones are the same home.
@@ -18,7 +18,7 @@ pub struct MemoryHome(Arc<Mutex<State>>);
 
 /// The fault of one replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum MemoryFault {
     /// The home refuses it: [`Failure::NotApplied`].
     Refused,
     /// The home has no space: [`Failure::Full`].
@@ -36,18 +36,18 @@ struct State {
     /// The number of promotions.
     timeline: u64,
     values: Values,
-    files: BTreeMap<Key, Bytes>,
+    files: BTreeMap<RegisterKey, Bytes>,
     /// The values before each write.
     past: Vec<Values>,
     /// The last version. It does not go back with the values.
     version: u64,
     now: u64,
     /// The faults of the next replaces.
-    faults: VecDeque<Fault>,
-    late: VecDeque<(Key, Expected, Bytes)>,
+    faults: VecDeque<MemoryFault>,
+    late: VecDeque<(RegisterKey, Expected, Bytes)>,
 }
 
-type Values = BTreeMap<Key, (Version, Bytes)>;
+type Values = BTreeMap<RegisterKey, (Version, Bytes)>;
 
 impl MemoryHome {
     /// The limits of a home in memory.
@@ -62,11 +62,12 @@ impl MemoryHome {
     }
 
     /// Adds a fault for the first replace that has none yet.
-    pub fn fail_next(&self, fault: Fault) {
+    pub fn fail_next(&self, fault: MemoryFault) {
         self.lock().faults.push_back(fault);
     }
 
     /// Delivers the oldest late replace. Returns whether it was applied; `None` if there is none.
+    #[must_use]
     pub fn deliver(&self) -> Option<bool> {
         let mut state = self.lock();
         let (key, expected, value) = state.late.pop_front()?;
@@ -104,7 +105,7 @@ impl State {
         }
     }
 
-    fn read(&self, key: &Key, known: Option<&Version>) -> Read {
+    fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Read {
         let seen = self.seen();
         match self.values.get(key) {
             None => Read::Absent(seen),
@@ -117,7 +118,7 @@ impl State {
         }
     }
 
-    fn replace(&mut self, key: &Key, expected: &Expected, value: Bytes) -> Replaced {
+    fn replace(&mut self, key: &RegisterKey, expected: &Expected, value: Bytes) -> Replaced {
         let seen = self.seen();
         let current = self.values.get(key).map(|(version, _)| version);
         if current != expected.version.as_ref() || seen.identity != expected.identity {
@@ -132,21 +133,23 @@ impl State {
 
     fn request(
         &mut self,
-        key: &Key,
+        key: &RegisterKey,
         expected: &Expected,
         value: Bytes,
     ) -> Result<Replaced, Failure> {
         MemoryHome::LIMITS.check(key, &value)?;
         match self.faults.pop_front() {
             None => Ok(self.replace(key, expected, value)),
-            Some(Fault::Refused) => Err(Failure::NotApplied("the home refuses the request".into())),
-            Some(Fault::Full) => Err(Failure::Full("the home is full".into())),
-            Some(Fault::RequestLost) => Err(unknown()),
-            Some(Fault::AnswerLost) => {
+            Some(MemoryFault::Refused) => {
+                Err(Failure::NotApplied("the home refuses the request".into()))
+            }
+            Some(MemoryFault::Full) => Err(Failure::Full("the home is full".into())),
+            Some(MemoryFault::RequestLost) => Err(unknown()),
+            Some(MemoryFault::AnswerLost) => {
                 self.replace(key, expected, value);
                 Err(unknown())
             }
-            Some(Fault::Late) => {
+            Some(MemoryFault::Late) => {
                 self.late.push_back((key.clone(), expected.clone(), value));
                 Err(unknown())
             }
@@ -161,7 +164,7 @@ fn unknown() -> Failure {
 impl Register for MemoryHome {
     fn read<'a>(
         &'a self,
-        key: &'a Key,
+        key: &'a RegisterKey,
         known: Option<&'a Version>,
     ) -> BoxFuture<'a, Result<Read, Failure>> {
         let read = self.lock().read(key, known);
@@ -170,7 +173,7 @@ impl Register for MemoryHome {
 
     fn replace<'a>(
         &'a self,
-        key: &'a Key,
+        key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
     ) -> BoxFuture<'a, Result<Replaced, Failure>> {
@@ -184,24 +187,34 @@ impl Register for MemoryHome {
 }
 
 impl Files for MemoryHome {
-    fn write<'a>(&'a self, name: &'a Key, content: Bytes) -> BoxFuture<'a, Result<(), Failure>> {
+    fn write<'a>(
+        &'a self,
+        name: &'a RegisterKey,
+        content: Bytes,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
         let written = Self::LIMITS.check(name, &content).map(|()| {
             self.lock().files.insert(name.clone(), content);
         });
         Box::pin(ready(written))
     }
 
-    fn read_file<'a>(&'a self, name: &'a Key) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+    fn read_file<'a>(
+        &'a self,
+        name: &'a RegisterKey,
+    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
         let content = self.lock().files.get(name).cloned();
         Box::pin(ready(Ok(content)))
     }
 
-    fn delete<'a>(&'a self, names: &'a [Key]) -> BoxFuture<'a, Result<(), Failure>> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
         self.lock().files.retain(|name, _| !names.contains(name));
         Box::pin(ready(Ok(())))
     }
 
-    fn list<'a>(&'a self, folder: &'a Key) -> BoxFuture<'a, Result<Vec<Key>, Failure>> {
+    fn list<'a>(
+        &'a self,
+        folder: &'a RegisterKey,
+    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
         let state = self.lock();
         let names = state.files.keys().filter(|name| name.is_in(folder));
         let names = names.cloned().collect();

@@ -10,11 +10,11 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{Client, RequestBuilder};
 use tracing::{info, warn};
 
-use super::EtcdConfig;
+use super::EtcdAccess;
 use super::http::{self, Certificates, endpoint, innermost_cause, misconfigured};
 use super::refusal::{Asked, Refusal, meaning};
 use super::version::{Verdict, Version};
-use super::wire::{AuthenticateRequest, Request};
+use super::wire::{AuthenticateRequest, GatewayRequest};
 use crate::Failure;
 
 /// The time in which a refused password is not sent again. etcd needs much processor time to check
@@ -24,7 +24,7 @@ const PASSWORD_PAUSE: Duration = Duration::from_secs(3);
 /// The members of an etcd cluster. One is used at a time; another one after a failure.
 #[derive(Debug)]
 pub struct Gateway {
-    config: EtcdConfig,
+    config: EtcdAccess,
     /// The limit of one request.
     attempt: Duration,
     members: Vec<Member>,
@@ -80,7 +80,7 @@ impl Gateway {
     ///
     /// [`Failure::Misconfigured`] if the configuration is wrong.
     pub fn open(
-        config: &EtcdConfig,
+        config: &EtcdAccess,
         attempt: Duration,
         warned_of: WarnedOf,
     ) -> Result<Self, Failure> {
@@ -146,6 +146,7 @@ impl Gateway {
     }
 
     /// Returns the number of members.
+    #[must_use]
     pub const fn members(&self) -> usize {
         self.members.len()
     }
@@ -155,7 +156,7 @@ impl Gateway {
     ///
     /// Only these may take longer: the check of the version, up to one attempt more; and
     /// authentication, up to three attempts, because etcd needs some 100 ms for it.
-    pub async fn ask<R: Request>(&mut self, request: &R) -> Result<R::Answer, Failure> {
+    pub async fn ask<R: GatewayRequest>(&mut self, request: &R) -> Result<R::Answer, Failure> {
         let body = serde_json::to_vec(request).map_err(|error| unknown(error.to_string()))?;
         let body = Bytes::from(body);
         let mut until = Instant::now() + self.attempt;
@@ -216,11 +217,13 @@ impl Gateway {
     }
 
     /// Returns the date of the last answer, by the clock of the member. It has whole seconds.
+    #[must_use]
     pub const fn date(&self) -> Option<SystemTime> {
         self.date
     }
 
     /// Returns the last version that was read.
+    #[must_use]
     pub fn version(&self) -> Option<Arc<str>> {
         self.version.clone()
     }
@@ -242,7 +245,7 @@ impl Gateway {
         self.current = (self.current + 1) % self.members.len();
     }
 
-    async fn ask_member<R: Request>(
+    async fn ask_member<R: GatewayRequest>(
         &mut self,
         body: &Bytes,
         until: &mut Instant,
@@ -261,7 +264,7 @@ impl Gateway {
         self.parse::<R>(&answer)
     }
 
-    fn parse<R: Request>(&self, answer: &[u8]) -> Result<R::Answer, Refusal> {
+    fn parse<R: GatewayRequest>(&self, answer: &[u8]) -> Result<R::Answer, Refusal> {
         serde_json::from_slice(answer).map_err(|error| {
             let url = self.url(R::PATH);
             Refusal::Unknown(format!("the answer of {url} is not etcd's: {error}"))

@@ -9,7 +9,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Identity, Url};
 use tenure_core::pem::{self, PemError};
 
-use super::EtcdConfig;
+use super::EtcdAccess;
 use crate::Failure;
 use crate::certificates::CertificateNames;
 
@@ -25,7 +25,7 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    pub(super) fn read(config: &EtcdConfig) -> Result<Self, Failure> {
+    pub(super) fn read(config: &EtcdAccess) -> Result<Self, Failure> {
         let authorities = read_pem("etcd.ca_file", config.ca_file.as_deref(), |text| {
             let authorities = pem::authorities(text)?;
             Ok(authorities.into_iter().map(|block| block.der).collect())

@@ -20,16 +20,16 @@ use tenure_core::time::millis;
 
 pub use self::gateway::{Gateway, WarnedOf};
 use self::wire::{
-    Compare, Encoded, Header, KeyValue, Operation, RangeRequest, TxnRequest, end_of_prefix,
+    Compare, Encoded, Header, KeyValue, RangeRequest, TxnOperation, TxnRequest, end_of_prefix,
 };
 use crate::{
-    BoxFuture, Expected, Failure, Files, Identity, Key, Limits, Read, Register, Replaced, Seen,
-    Version,
+    BoxFuture, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
+    Seen, Version,
 };
 
 /// The members of an etcd cluster, and the access to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EtcdConfig {
+pub struct EtcdAccess {
     /// The URLs of the members, for example `https://10.0.0.1:2379`.
     pub endpoints: Vec<String>,
     /// The beginning of all keys.
@@ -47,8 +47,8 @@ pub struct EtcdConfig {
     pub key: Option<PathBuf>,
 }
 
-impl EtcdConfig {
-    /// The default of [`EtcdConfig::prefix`].
+impl EtcdAccess {
+    /// The default of [`EtcdAccess::prefix`].
     pub const PREFIX: &str = "tenure/";
 
     /// Creates the access to the members at these URLs, with the defaults of all other values.
@@ -70,7 +70,7 @@ impl EtcdConfig {
 /// `PREFIXfile/`.
 #[derive(Debug)]
 pub struct EtcdHome {
-    config: EtcdConfig,
+    config: EtcdAccess,
     attempt: Duration,
     warned_of: WarnedOf,
     /// The connections that no request uses now. Requests do not wait for each other: a read that
@@ -99,7 +99,7 @@ impl EtcdHome {
     /// # Errors
     ///
     /// [`Failure::Misconfigured`] if the configuration is wrong. No request is sent.
-    pub fn new(config: EtcdConfig, attempt: Duration) -> Result<Self, Failure> {
+    pub fn new(config: EtcdAccess, attempt: Duration) -> Result<Self, Failure> {
         let home = Self {
             config,
             attempt,
@@ -132,12 +132,12 @@ impl EtcdHome {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn key(&self, kind: &str, key: &Key) -> Encoded {
+    fn key(&self, kind: &str, key: &RegisterKey) -> Encoded {
         format!("{}{kind}/{key}", self.config.prefix).into()
     }
 
     /// Sends a request, over a connection that no other request uses.
-    async fn ask<R: wire::Request>(&self, request: &R) -> Result<R::Answer, Failure> {
+    async fn ask<R: wire::GatewayRequest>(&self, request: &R) -> Result<R::Answer, Failure> {
         let mut connection = self.take()?;
         let answer = connection.gateway.ask(request).await;
         self.put_back(connection);
@@ -184,11 +184,11 @@ impl Connection {
         };
         let request = TxnRequest {
             compare: vec![Compare::mod_revision(key.clone(), revision.to_owned())],
-            success: vec![Operation::Put {
+            success: vec![TxnOperation::Put {
                 key: key.clone(),
                 value: Encoded(value.clone()),
             }],
-            failure: vec![Operation::Range(RangeRequest {
+            failure: vec![TxnOperation::Range(RangeRequest {
                 key: key.clone(),
                 ..RangeRequest::default()
             })],
@@ -268,7 +268,7 @@ fn read(seen: Seen, found: Option<KeyValue>) -> Read {
 impl Register for EtcdHome {
     fn read<'a>(
         &'a self,
-        key: &'a Key,
+        key: &'a RegisterKey,
         known: Option<&'a Version>,
     ) -> BoxFuture<'a, Result<Read, Failure>> {
         Box::pin(async move {
@@ -287,7 +287,7 @@ impl Register for EtcdHome {
 
     fn replace<'a>(
         &'a self,
-        key: &'a Key,
+        key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
     ) -> BoxFuture<'a, Result<Replaced, Failure>> {
@@ -313,10 +313,14 @@ const REGISTER: &str = "register";
 const FILE: &str = "file";
 
 impl Files for EtcdHome {
-    fn write<'a>(&'a self, name: &'a Key, content: Bytes) -> BoxFuture<'a, Result<(), Failure>> {
+    fn write<'a>(
+        &'a self,
+        name: &'a RegisterKey,
+        content: Bytes,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
             Self::LIMITS.check(name, &content)?;
-            let put = Operation::Put {
+            let put = TxnOperation::Put {
                 key: self.key(FILE, name),
                 value: Encoded(content),
             };
@@ -324,7 +328,10 @@ impl Files for EtcdHome {
         })
     }
 
-    fn read_file<'a>(&'a self, name: &'a Key) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+    fn read_file<'a>(
+        &'a self,
+        name: &'a RegisterKey,
+    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
         Box::pin(async move {
             let request = RangeRequest {
                 key: self.key(FILE, name),
@@ -335,11 +342,11 @@ impl Files for EtcdHome {
         })
     }
 
-    fn delete<'a>(&'a self, names: &'a [Key]) -> BoxFuture<'a, Result<(), Failure>> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
             // etcd permits 128 operations in a transaction by default.
             for names in names.chunks(128) {
-                let deletions = names.iter().map(|name| Operation::DeleteRange {
+                let deletions = names.iter().map(|name| TxnOperation::DeleteRange {
                     key: self.key(FILE, name),
                     range_end: None,
                 });
@@ -349,7 +356,10 @@ impl Files for EtcdHome {
         })
     }
 
-    fn list<'a>(&'a self, folder: &'a Key) -> BoxFuture<'a, Result<Vec<Key>, Failure>> {
+    fn list<'a>(
+        &'a self,
+        folder: &'a RegisterKey,
+    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
         Box::pin(async move {
             let all = format!("{}{FILE}/", self.config.prefix);
             let prefix = format!("{all}{folder}/");

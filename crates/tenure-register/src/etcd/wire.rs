@@ -11,7 +11,7 @@ use serde::de::{DeserializeOwned, Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A request, with the path that it goes to.
-pub trait Request: Serialize {
+pub trait GatewayRequest: Serialize {
     /// The path at the gateway.
     const PATH: &'static str;
     /// The answer.
@@ -37,7 +37,7 @@ pub struct RangeRequest {
     pub keys_only: bool,
 }
 
-impl Request for RangeRequest {
+impl GatewayRequest for RangeRequest {
     const PATH: &'static str = "/v3/kv/range";
     type Answer = RangeAnswer;
 }
@@ -86,14 +86,15 @@ pub struct TxnRequest {
     /// The comparisons.
     pub compare: Vec<Compare>,
     /// The operations if all of them hold.
-    pub success: Vec<Operation>,
+    pub success: Vec<TxnOperation>,
     /// The operations if one of them does not hold.
-    pub failure: Vec<Operation>,
+    pub failure: Vec<TxnOperation>,
 }
 
 impl TxnRequest {
     /// Makes a transaction without a condition.
-    pub const fn of(operations: Vec<Operation>) -> Self {
+    #[must_use]
+    pub const fn of(operations: Vec<TxnOperation>) -> Self {
         Self {
             compare: Vec::new(),
             success: operations,
@@ -102,7 +103,7 @@ impl TxnRequest {
     }
 }
 
-impl Request for TxnRequest {
+impl GatewayRequest for TxnRequest {
     const PATH: &'static str = "/v3/kv/txn";
     type Answer = TxnAnswer;
 }
@@ -147,6 +148,7 @@ impl Compare {
     }
 
     /// Compares the revision of the last change of a key; 0 if there must be no such key.
+    #[must_use]
     pub const fn mod_revision(key: Encoded, revision: String) -> Self {
         Self {
             key,
@@ -161,7 +163,7 @@ impl Compare {
 
 /// An operation of a transaction.
 #[derive(Debug, Serialize)]
-pub enum Operation {
+pub enum TxnOperation {
     /// Reads keys.
     #[serde(rename = "request_range")]
     Range(RangeRequest),
@@ -201,12 +203,12 @@ pub struct TxnAnswer {
 #[derive(Debug, Deserialize)]
 pub struct Response {
     /// The answer, if the operation was a read.
-    pub response_range: Option<Found>,
+    pub response_range: Option<RangeResult>,
 }
 
 /// The answer to a range request in a transaction.
 #[derive(Debug, Default, Deserialize)]
-pub struct Found {
+pub struct RangeResult {
     /// The keys with their values.
     #[serde(default)]
     pub kvs: Vec<KeyValue>,
@@ -222,7 +224,7 @@ pub struct CompactRequest {
     pub revision: u64,
 }
 
-impl Request for CompactRequest {
+impl GatewayRequest for CompactRequest {
     const PATH: &'static str = "/v3/kv/compaction";
     type Answer = serde_json::Value;
 }
@@ -231,7 +233,7 @@ impl Request for CompactRequest {
 #[derive(Debug, Serialize)]
 pub struct StatusRequest {}
 
-impl Request for StatusRequest {
+impl GatewayRequest for StatusRequest {
     const PATH: &'static str = "/v3/maintenance/status";
     type Answer = StatusAnswer;
 }
@@ -253,7 +255,7 @@ pub(super) struct AuthenticateRequest<'a> {
     pub(super) password: &'a str,
 }
 
-impl Request for AuthenticateRequest<'_> {
+impl GatewayRequest for AuthenticateRequest<'_> {
     const PATH: &'static str = "/v3/auth/authenticate";
     type Answer = AuthenticateAnswer;
 }
@@ -278,6 +280,7 @@ pub struct Encoded(pub Bytes);
 
 impl Encoded {
     /// Copies bytes.
+    #[must_use]
     pub fn copy(bytes: &[u8]) -> Self {
         Self(Bytes::copy_from_slice(bytes))
     }
@@ -336,6 +339,7 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
 }
 
 /// Returns the end of the range of keys that begin with this prefix.
+#[must_use]
 pub fn end_of_prefix(prefix: &str) -> Encoded {
     let mut end = prefix.as_bytes().to_vec();
     while let Some(last) = end.pop() {

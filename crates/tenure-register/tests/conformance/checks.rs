@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 
 use tenure_core::Name;
-use tenure_register::{Bytes, Expected, Failure, Files, Identity, Key, Read, Replaced, Version};
+use tenure_register::{
+    Bytes, Expected, Failure, Files, Identity, Read, RegisterKey, Replaced, Version,
+};
 
 /// Runs all checks. The connections are of one home, and no other check uses this part of it.
 pub(crate) async fn pass(connections: &[&dyn Files], part: &str) {
-    let part: Key = part.parse().unwrap();
+    let part: RegisterKey = part.parse().unwrap();
     let home = connections[0];
     let key = |name: &str| part.join(&name.parse::<Name>().unwrap());
     a_value_is_replaced_only_if_it_has_the_expected_version(home, &key("one")).await;
@@ -21,7 +23,10 @@ pub(crate) async fn pass(connections: &[&dyn Files], part: &str) {
     files_are_written_listed_and_deleted(home, &key("files")).await;
 }
 
-async fn a_value_is_replaced_only_if_it_has_the_expected_version(home: &dyn Files, key: &Key) {
+async fn a_value_is_replaced_only_if_it_has_the_expected_version(
+    home: &dyn Files,
+    key: &RegisterKey,
+) {
     let identity = absent(home, key).await;
     let first = done(create(home, key, &identity, "first").await);
     // The refusal shows the present value.
@@ -35,12 +40,12 @@ async fn a_value_is_replaced_only_if_it_has_the_expected_version(home: &dyn File
         (second.clone(), "second".into())
     );
 
-    let missing: Key = format!("{key}/missing").parse().unwrap();
+    let missing: RegisterKey = format!("{key}/missing").parse().unwrap();
     let refused = changed(put(home, &missing, &identity, &second, "x").await);
     assert!(matches!(refused, Read::Absent(_)), "{refused:?}");
 }
 
-async fn a_read_with_the_known_version_has_no_value(home: &dyn Files, key: &Key) {
+async fn a_read_with_the_known_version_has_no_value(home: &dyn Files, key: &RegisterKey) {
     let identity = absent(home, key).await;
     let first = done(create(home, key, &identity, "first").await);
     let read = home.read(key, Some(&first)).await.unwrap();
@@ -52,7 +57,7 @@ async fn a_read_with_the_known_version_has_no_value(home: &dyn Files, key: &Key)
     assert_eq!(found(read), (second, "second".into()));
 }
 
-async fn a_replace_for_another_home_changes_nothing(home: &dyn Files, key: &Key) {
+async fn a_replace_for_another_home_changes_nothing(home: &dyn Files, key: &RegisterKey) {
     let identity = absent(home, key).await;
     let other = Identity::new("another home");
     let refused = changed(create(home, key, &other, "x").await);
@@ -64,7 +69,7 @@ async fn a_replace_for_another_home_changes_nothing(home: &dyn Files, key: &Key)
     assert_eq!(found(refused), (first, "first".into()));
 }
 
-async fn a_repeated_replace_changes_nothing(home: &dyn Files, key: &Key) {
+async fn a_repeated_replace_changes_nothing(home: &dyn Files, key: &RegisterKey) {
     let identity = absent(home, key).await;
     let first = done(create(home, key, &identity, "first").await);
     // Whether the home answers that it is done or shows the present value, there is one write.
@@ -89,7 +94,7 @@ async fn a_repeated_replace_changes_nothing(home: &dyn Files, key: &Key) {
     }
 }
 
-async fn versions_never_return(home: &dyn Files, key: &Key) {
+async fn versions_never_return(home: &dyn Files, key: &RegisterKey) {
     let identity = absent(home, key).await;
     let mut version = done(create(home, key, &identity, "0").await);
     let mut versions = HashSet::from([version.as_str().to_owned()]);
@@ -101,9 +106,9 @@ async fn versions_never_return(home: &dyn Files, key: &Key) {
     }
 }
 
-async fn keys_are_apart(home: &dyn Files, part: &Key) {
+async fn keys_are_apart(home: &dyn Files, part: &RegisterKey) {
     let names = ["a", "a/b", "a/b/c", "a.b", "a_b", "a-b", "A", "ab"];
-    let keys: Vec<Key> = names
+    let keys: Vec<RegisterKey> = names
         .iter()
         .map(|name| format!("{part}/apart/{name}").parse().unwrap())
         .collect();
@@ -119,7 +124,7 @@ async fn keys_are_apart(home: &dyn Files, part: &Key) {
     }
 }
 
-async fn values_of_each_size_come_back(home: &dyn Files, key: &Key) {
+async fn values_of_each_size_come_back(home: &dyn Files, key: &RegisterKey) {
     let identity = absent(home, key).await;
     let bytes = |length: usize| -> Bytes { (0..length).map(|at| (at * 31 % 251) as u8).collect() };
     let mut expected = Expected {
@@ -142,9 +147,9 @@ async fn values_of_each_size_come_back(home: &dyn Files, key: &Key) {
     assert_eq!(value.len(), most);
 }
 
-async fn one_of_several_writers_wins(connections: &[&dyn Files], part: &Key) {
+async fn one_of_several_writers_wins(connections: &[&dyn Files], part: &RegisterKey) {
     for round in 0..10 {
-        let key: Key = format!("{part}/race-{round}").parse().unwrap();
+        let key: RegisterKey = format!("{part}/race-{round}").parse().unwrap();
         let identity = absent(connections[0], &key).await;
         let mut version = None;
         // One create, and then two replaces of one version.
@@ -173,8 +178,8 @@ async fn one_of_several_writers_wins(connections: &[&dyn Files], part: &Key) {
     }
 }
 
-async fn files_are_written_listed_and_deleted(home: &dyn Files, folder: &Key) {
-    let name = |name: &str| -> Key { format!("{folder}/{name}").parse().unwrap() };
+async fn files_are_written_listed_and_deleted(home: &dyn Files, folder: &RegisterKey) {
+    let name = |name: &str| -> RegisterKey { format!("{folder}/{name}").parse().unwrap() };
     assert_eq!(home.list(folder).await.unwrap(), []);
     let names = [name("b"), name("a"), name("c/d"), name("c/e")];
     for name in &names {
@@ -223,7 +228,7 @@ async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
 }
 
 /// Checks that there is no value, and returns the identity of the home.
-pub(crate) async fn absent(home: &dyn Files, key: &Key) -> Identity {
+pub(crate) async fn absent(home: &dyn Files, key: &RegisterKey) -> Identity {
     match home.read(key, None).await.unwrap() {
         Read::Absent(seen) => seen.identity,
         read => panic!("{key} has a value: {read:?}"),
@@ -232,7 +237,7 @@ pub(crate) async fn absent(home: &dyn Files, key: &Key) -> Identity {
 
 pub(crate) async fn create(
     home: &dyn Files,
-    key: &Key,
+    key: &RegisterKey,
     identity: &Identity,
     value: &str,
 ) -> Replaced {
@@ -246,7 +251,7 @@ pub(crate) async fn create(
 
 pub(crate) async fn put(
     home: &dyn Files,
-    key: &Key,
+    key: &RegisterKey,
     identity: &Identity,
     version: &Version,
     value: &str,

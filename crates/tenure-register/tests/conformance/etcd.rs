@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use tenure_register::etcd::{EtcdConfig, EtcdHome};
+use tenure_register::etcd::{EtcdAccess, EtcdHome};
 use tenure_register::{Failure, Files, Register};
 use tokio::time::timeout;
 
@@ -17,12 +17,12 @@ async fn etcd_passes_all_checks() {
     let Some(etcd) = Etcd::start("etcd_passes_all_checks", 3) else {
         return;
     };
-    let open = || EtcdHome::new(EtcdConfig::new(etcd.endpoints()), ATTEMPT).unwrap();
+    let open = || EtcdHome::new(EtcdAccess::new(etcd.endpoints()), ATTEMPT).unwrap();
     let homes = [open(), open(), open(), open()];
     let connections: Vec<&dyn Files> = homes.iter().map(|home| home as _).collect();
     checks::pass(&connections, "part").await;
     // Homes with another prefix share nothing.
-    let mut other = EtcdConfig::new(etcd.endpoints());
+    let mut other = EtcdAccess::new(etcd.endpoints());
     other.prefix = "other/".to_owned();
     let other = EtcdHome::new(other, ATTEMPT).unwrap();
     checks::pass(&[&other, &other], "part").await;
@@ -33,7 +33,7 @@ async fn a_request_that_is_given_up_delays_no_other() {
     let Some(etcd) = Etcd::start("a_request_that_is_given_up_delays_no_other", 1) else {
         return;
     };
-    let home = EtcdHome::new(EtcdConfig::new(etcd.endpoints()), ATTEMPT).unwrap();
+    let home = EtcdHome::new(EtcdAccess::new(etcd.endpoints()), ATTEMPT).unwrap();
     let key = "a/b".parse().unwrap();
     let identity = absent(&home, &key).await;
     etcd.signal(0, Signal::SIGSTOP);
@@ -54,7 +54,7 @@ async fn another_cluster_behind_the_same_address_is_another_home() {
     let (Some(one), Some(two)) = (Etcd::start(test, 1), Etcd::start(test, 1)) else {
         return;
     };
-    let home = |etcd: &Etcd| EtcdHome::new(EtcdConfig::new(etcd.endpoints()), ATTEMPT).unwrap();
+    let home = |etcd: &Etcd| EtcdHome::new(EtcdAccess::new(etcd.endpoints()), ATTEMPT).unwrap();
     let key = "a/b".parse().unwrap();
     let (one, two) = (home(&one), home(&two));
     let identity = absent(&one, &key).await;
@@ -71,12 +71,12 @@ async fn another_cluster_behind_the_same_address_is_another_home() {
 #[tokio::test]
 async fn without_an_etcd_the_outcome_says_what_is_known() {
     // No request is sent, because no connection is accepted.
-    let config = EtcdConfig::new(vec!["http://127.0.0.1:1".to_owned()]);
+    let config = EtcdAccess::new(vec!["http://127.0.0.1:1".to_owned()]);
     let home = EtcdHome::new(config, ATTEMPT).unwrap();
     let key = "a".parse().unwrap();
     let failure = home.read(&key, None).await.unwrap_err();
     assert!(failure.to_string().contains("127.0.0.1:1"), "{failure}");
-    let wrong = EtcdHome::new(EtcdConfig::new(vec!["etcd:2379".to_owned()]), ATTEMPT);
+    let wrong = EtcdHome::new(EtcdAccess::new(vec!["etcd:2379".to_owned()]), ATTEMPT);
     match wrong {
         Err(Failure::Misconfigured(text)) => assert!(text.contains("etcd:2379"), "{text}"),
         other => panic!("{other:?}"),

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use tenure_register::folder::FolderHome;
-use tenure_register::{Failure, Files, Key, Register};
+use tenure_register::{Failure, Files, Register, RegisterKey};
 
 use crate::checks::{self, absent, create, done, found};
 
@@ -126,6 +126,6 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-fn key(text: &str) -> Key {
+fn key(text: &str) -> RegisterKey {
     text.parse().unwrap()
 }

@@ -1,7 +1,7 @@
 //! The home in memory, and its faults.
 
-use tenure_register::memory::{Fault, MemoryHome};
-use tenure_register::{Expected, Failure, Key, Read, Register, Replaced};
+use tenure_register::memory::{MemoryFault, MemoryHome};
+use tenure_register::{Expected, Failure, Read, Register, RegisterKey, Replaced};
 
 use crate::checks::{self, absent, create, done, found, put};
 
@@ -17,10 +17,10 @@ async fn a_lost_answer_was_applied_and_a_lost_request_was_not() {
     let (home, key) = (MemoryHome::default(), key("a"));
     let identity = absent(&home, &key).await;
     for (fault, is_applied) in [
-        (Fault::RequestLost, false),
-        (Fault::Refused, false),
-        (Fault::Full, false),
-        (Fault::AnswerLost, true),
+        (MemoryFault::RequestLost, false),
+        (MemoryFault::Refused, false),
+        (MemoryFault::Full, false),
+        (MemoryFault::AnswerLost, true),
     ] {
         home.fail_next(fault);
         let expected = Expected {
@@ -29,7 +29,7 @@ async fn a_lost_answer_was_applied_and_a_lost_request_was_not() {
         };
         let failure = home.replace(&key, &expected, "x".into()).await.unwrap_err();
         let is_unknown = matches!(failure, Failure::Unknown(_));
-        let may_be_applied = !matches!(fault, Fault::Refused | Fault::Full);
+        let may_be_applied = !matches!(fault, MemoryFault::Refused | MemoryFault::Full);
         assert_eq!(is_unknown, may_be_applied, "{fault:?}: {failure:?}");
         let read = home.read(&key, None).await.unwrap();
         assert_eq!(matches!(read, Read::Found { .. }), is_applied, "{fault:?}");
@@ -42,7 +42,7 @@ async fn a_late_replace_changes_nothing_after_another_one_was_applied() {
     let identity = absent(&home, &key).await;
     let first = done(create(&home, &key, &identity, "first").await);
     for _ in 0..2 {
-        home.fail_next(Fault::Late);
+        home.fail_next(MemoryFault::Late);
     }
     let expected = Expected {
         version: Some(first.clone()),
@@ -65,7 +65,7 @@ async fn a_replace_that_was_sent_before_a_promotion_is_refused_after_it() {
     let (home, key) = (MemoryHome::default(), key("a"));
     let identity = absent(&home, &key).await;
     let first = done(create(&home, &key, &identity, "first").await);
-    home.fail_next(Fault::Late);
+    home.fail_next(MemoryFault::Late);
     let expected = Expected {
         version: Some(first.clone()),
         identity: identity.clone(),
@@ -98,6 +98,6 @@ async fn a_home_that_goes_back_keeps_its_identity_and_chooses_new_versions() {
     assert_ne!(other, second);
 }
 
-fn key(text: &str) -> Key {
+fn key(text: &str) -> RegisterKey {
     text.parse().unwrap()
 }

@@ -2,7 +2,8 @@
 
 use tenure_register::memory::MemoryHome;
 use tenure_register::{
-    BoxFuture, Bytes, Expected, Failure, Files, Key, Limits, Read, Register, Replaced, Version,
+    BoxFuture, Bytes, Expected, Failure, Files, Limits, Read, Register, RegisterKey, Replaced,
+    Version,
 };
 
 use crate::checks;
@@ -54,7 +55,7 @@ async fn passes(mistake: Mistake) -> bool {
 }
 
 impl WrongHome {
-    fn key(&self, key: &Key) -> Key {
+    fn key(&self, key: &RegisterKey) -> RegisterKey {
         match self.1 {
             Mistake::IgnoresCase => key.as_str().to_lowercase().parse().unwrap(),
             _ => key.clone(),
@@ -62,7 +63,7 @@ impl WrongHome {
     }
 
     /// Returns the condition that the present value meets.
-    async fn present(&self, key: &Key) -> Result<Expected, Failure> {
+    async fn present(&self, key: &RegisterKey) -> Result<Expected, Failure> {
         let read = self.0.read(key, None).await?;
         let version = match &read {
             Read::Found { version, .. } => Some(version.clone()),
@@ -76,7 +77,7 @@ impl WrongHome {
 impl Register for WrongHome {
     fn read<'a>(
         &'a self,
-        key: &'a Key,
+        key: &'a RegisterKey,
         known: Option<&'a Version>,
     ) -> BoxFuture<'a, Result<Read, Failure>> {
         Box::pin(async move { self.0.read(&self.key(key), known).await })
@@ -84,7 +85,7 @@ impl Register for WrongHome {
 
     fn replace<'a>(
         &'a self,
-        key: &'a Key,
+        key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
     ) -> BoxFuture<'a, Result<Replaced, Failure>> {
@@ -117,19 +118,29 @@ impl Register for WrongHome {
 }
 
 impl Files for WrongHome {
-    fn write<'a>(&'a self, name: &'a Key, content: Bytes) -> BoxFuture<'a, Result<(), Failure>> {
+    fn write<'a>(
+        &'a self,
+        name: &'a RegisterKey,
+        content: Bytes,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
         self.0.write(name, content)
     }
 
-    fn read_file<'a>(&'a self, name: &'a Key) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+    fn read_file<'a>(
+        &'a self,
+        name: &'a RegisterKey,
+    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
         self.0.read_file(name)
     }
 
-    fn delete<'a>(&'a self, names: &'a [Key]) -> BoxFuture<'a, Result<(), Failure>> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
         self.0.delete(names)
     }
 
-    fn list<'a>(&'a self, folder: &'a Key) -> BoxFuture<'a, Result<Vec<Key>, Failure>> {
+    fn list<'a>(
+        &'a self,
+        folder: &'a RegisterKey,
+    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
         self.0.list(folder)
     }
 }

@@ -134,7 +134,7 @@ pub struct EtcdConfig {
 
 impl EtcdConfig {
     /// The default of [`EtcdConfig::prefix`].
-    pub const PREFIX: &str = tenure_register::etcd::EtcdConfig::PREFIX;
+    pub const PREFIX: &str = tenure_register::etcd::EtcdAccess::PREFIX;
 
     /// Creates the access to the members at these URLs, with the defaults of all other values.
     #[must_use]
@@ -152,9 +152,9 @@ impl EtcdConfig {
     }
 
     /// Returns the access to the members.
-    pub(crate) fn access(&self) -> tenure_register::etcd::EtcdConfig {
+    pub(crate) fn access(&self) -> tenure_register::etcd::EtcdAccess {
         let config = self.clone();
-        tenure_register::etcd::EtcdConfig {
+        tenure_register::etcd::EtcdAccess {
             endpoints: config.endpoints,
             prefix: config.prefix,
             user: config.user,

@@ -58,6 +58,48 @@ async fn a_leader_that_reconnects_to_a_full_store_renews() {
     assert_ok(&only.get("/v1/namespaces/ns/leases/job").await.answer);
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_client_that_reads_no_responses_loses_its_connection() {
+    let change = |limits: &mut Limits| {
+        limits.max_connections = 1;
+        limits.header_time = Duration::from_millis(500);
+    };
+    let api = limited(change).api;
+    let mut deaf = Wire::connect(&api).await;
+    let requests = head("GET", "/v1/limits", "").repeat(1_000);
+    // The client sends until responses fill all buffers, so that the store reads no more requests.
+    while let Ok(sent) = timeout(Duration::from_secs(1), deaf.send(&requests)).await {
+        if sent.is_err() {
+            break;
+        }
+    }
+    let seated = async {
+        while Wire::connect(&api).await.get("/v1/limits").await.answer.0 == 429 {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(SOON * 3, seated).await.expect("a free connection");
+}
+
+#[tokio::test]
+async fn a_connection_far_over_the_limit_replaces_the_oldest_silent_one() {
+    let api = limited(|limits| limits.max_connections = 1).api;
+    let mut only = Wire::connect(&api).await;
+    assert_ok(&only.post(ACQUIRE, &minute(1)).await.answer);
+    let mut over = Vec::new();
+    for _ in 0..17 {
+        over.push(Wire::connect(&api).await);
+    }
+    assert!(over[0].closes_within(Duration::from_secs(1)).await);
+    for wire in &mut over[1..] {
+        let refused = wire.get("/v1/namespaces/ns/leases").await;
+        assert_problem(&refused, 429, "over_limit", &[]);
+    }
+    let renewal = json!({"lease_id": id(1)});
+    assert_ok(&only.post(RENEW, &renewal).await.answer);
+}
+
 #[tokio::test]
 async fn a_leader_renews_over_a_new_connection_while_silent_ones_fill_the_limit() {
     let api = limited(|limits| limits.max_connections = 50).api;
@@ -187,4 +229,43 @@ async fn an_address_that_takes_all_it_can_keeps_no_other_out() {
     for task in greedy {
         task.abort();
     }
+}
+
+#[tokio::test]
+async fn the_limits_of_an_address_and_of_the_store_are_counted_apart() {
+    const EACH: usize = 5;
+    let api = limited(|limits| {
+        limits.max_connections = 3 * EACH;
+        limits.max_connections_per_address = EACH;
+    })
+    .api;
+    let mut open = Vec::new();
+    for address in 1..=3 {
+        let address = format!("127.0.0.{address}");
+        for _ in 0..EACH {
+            let mut wire = Wire::connect_from(&api, &address).await;
+            assert_eq!(wire.get("/v1/limits").await.answer.0, 200);
+            open.push(wire);
+        }
+        let mut over = Wire::connect_from(&api, &address).await;
+        let refused = over.get("/v1/limits").await;
+        assert_problem(&refused, 429, "over_limit", &["this address", "at most 5"]);
+    }
+    let mut over = Wire::connect_from(&api, "127.0.0.4").await;
+    let refused = over.get("/v1/limits").await;
+    assert_problem(&refused, 429, "over_limit", &["the store", "at most 15"]);
+    // A freed connection is available to any address that is within its own limit.
+    open.pop();
+    let until = Instant::now() + SOON;
+    loop {
+        let mut next = Wire::connect_from(&api, "127.0.0.4").await;
+        if next.get("/v1/limits").await.answer.0 == 200 {
+            break;
+        }
+        assert!(Instant::now() < until, "the place was never free again");
+        sleep(Duration::from_millis(5)).await;
+    }
+    let mut over = Wire::connect(&api).await;
+    let refused = over.get("/v1/limits").await;
+    assert_problem(&refused, 429, "over_limit", &["this address", "at most 5"]);
 }

@@ -49,6 +49,50 @@ async fn a_head_that_fits_into_no_buffer_is_refused_and_cut_off() {
 }
 
 #[tokio::test]
+async fn up_to_64_headers_are_accepted() {
+    let api = common::in_memory().api;
+    let headers = |count: usize| {
+        // The header Host also counts.
+        let more: String = (1..count).map(|n| format!("x-{n}: 1\r\n")).collect();
+        head("GET", "/readyz", &more)
+    };
+    let mut wire = Wire::connect(&api).await;
+    wire.send(headers(65)).await.unwrap();
+    let refused = wire.reply().await.unwrap();
+    assert_problem(&refused, 431, "too_large", &["65 headers", "at most 64"]);
+    wire.send(headers(64)).await.unwrap();
+    assert_eq!(wire.reply().await.unwrap().answer.0, 200);
+    wire.send(headers(1_000)).await.unwrap();
+    assert_eq!(wire.reply().await.unwrap().answer, (431, Value::Null));
+    assert!(wire.closes_within(SOON).await);
+}
+
+#[tokio::test]
+async fn a_slow_head_and_a_silent_connection_are_cut_off() {
+    let limit = Duration::from_millis(500);
+    let api = limited(|limits| limits.header_time = limit).api;
+    let began = Instant::now();
+    let mut silent = Wire::connect(&api).await;
+    let mut idle = Wire::connect(&api).await;
+    assert_ok(&idle.post(ACQUIRE, &minute(1)).await.answer);
+    let mut drips = Wire::connect(&api).await;
+    let drip = async {
+        loop {
+            if drips.send("x").await.is_err() {
+                return;
+            }
+            if drips.closes_within(Duration::from_millis(50)).await {
+                return;
+            }
+        }
+    };
+    timeout(SOON, drip).await.expect("an end");
+    assert!(silent.closes_within(SOON).await);
+    assert!(idle.closes_within(SOON).await);
+    assert!(began.elapsed() >= limit);
+}
+
+#[tokio::test]
 async fn the_time_limits_do_not_end_a_wait() {
     let limit = Duration::from_millis(200);
     let api = limited(|limits| {

@@ -3,6 +3,39 @@
 use super::*;
 
 #[tokio::test]
+async fn names_are_accepted_up_to_their_limit() {
+    let limits = Limits {
+        max_name_bytes: 5,
+        ..Limits::default()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let config = StoreConfig::embedded(folder.path());
+    let long = common::start(config.clone());
+    assert_ok(&long.api.acquire("long-one", 1).await);
+    long.stop().await.unwrap();
+
+    let api = common::start(config.with_limits(limits)).api;
+    for (namespace, lease, what) in [
+        ("ns", "sixsix", "lease sixsix"),
+        ("sixsix", "five5", "namespace sixsix"),
+    ] {
+        let url = format!(
+            "{}/v1/namespaces/{namespace}/leases/{lease}/acquire",
+            api.origin
+        );
+        let refused = answer(api.http.post(url).json(&minute(1)).send().await.unwrap()).await;
+        let parts = [what, "6 bytes", "at most 5"];
+        assert_told(&refused, 400, "invalid_name", &parts);
+    }
+    assert_unknown(&api, "sixsix").await;
+    assert_ok(&api.acquire("five5", 1).await);
+    // An existing lease with a longer name continues.
+    assert_ok(&api.renew("long-one", 1).await);
+    assert_ok(&api.release("long-one", 1).await);
+    assert_ok(&api.acquire("long-one", 2).await);
+}
+
+#[tokio::test]
 async fn leases_are_created_up_to_their_limit_and_existing_ones_continue() {
     let api = limited(|limits| limits.max_leases_per_namespace = 2).api;
     assert_ok(&api.acquire("one", 1).await);
@@ -65,6 +98,42 @@ async fn namespaces_are_created_up_to_their_limit_and_existing_ones_continue() {
             true => assert_ok(&acquired),
             false => assert_refused(&acquired, 429, "over_limit"),
         }
+    }
+}
+
+#[tokio::test]
+async fn metadata_is_accepted_up_to_its_limit() {
+    for most in [0, 100, 4096] {
+        let api = limited(|limits| limits.max_metadata_bytes = most).api;
+        // The letters have two bytes each, because the limit counts the bytes of keys and values.
+        let metadata = |bytes: usize| match bytes {
+            0 => json!({}),
+            bytes if bytes % 2 == 0 => json!({"kk": "ä".repeat((bytes - 2) / 2)}),
+            bytes => json!({"k": "ä".repeat((bytes - 1) / 2)}),
+        };
+        let acquire = |bytes| {
+            let mut body = minute(1);
+            body["metadata"] = metadata(bytes);
+            body
+        };
+        let (bytes, at_most) = (format!("{} bytes", most + 1), format!("at most {most} "));
+        let parts = [bytes.as_str(), &at_most];
+        let refused = api.post("job", "acquire", acquire(most + 1)).await;
+        assert_told(&refused, 413, "too_large", &parts);
+        assert_unknown(&api, "job").await;
+        assert_ok(&api.post("job", "acquire", acquire(most)).await);
+
+        let put = async |bytes| {
+            let body = json!({"lease_id": id(1), "metadata": metadata(bytes)});
+            let request = api.http.put(api.url("job", "metadata")).json(&body);
+            answer(request.send().await.unwrap()).await
+        };
+        let before = api.get("job").await.1;
+        assert_told(&put(most + 1).await, 413, "too_large", &parts);
+        let after = api.get("job").await.1;
+        assert_eq!(before["revision"], after["revision"]);
+        assert_eq!(before["metadata"], after["metadata"]);
+        assert_ok(&put(most).await);
     }
 }
 

@@ -235,3 +235,9 @@ async fn slow_and_silent_clients_are_cut_off_and_cost_no_leader_its_lease() {
     let together = misbehave_together(100, limits, of_unread);
     timeout(SOON * 6, together).await.expect("all are closed");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes, and needs 20,000 open files"]
+async fn a_thousand_slow_clients_of_each_shape_cost_no_leader_its_lease() {
+    misbehave_together(1_000, Limits::default(), Limits::default()).await;
+}

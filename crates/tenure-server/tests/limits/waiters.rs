@@ -61,6 +61,45 @@ async fn a_lease_has_waiters_up_to_the_limit() {
 }
 
 #[tokio::test]
+async fn all_leases_have_waiters_up_to_the_limit() {
+    let api = limited(|limits| limits.max_waiting = 2).api;
+    for lease in ["one", "two", "three"] {
+        assert_ok(&api.acquire(lease, 1).await);
+    }
+    let first = api.waiting("one", 2, &json!({}));
+    api.queue_of("one", 1).await;
+    // A long poll counts too.
+    let mut poll = Wire::connect_from(&api, "127.0.0.2").await;
+    let path = "/v1/namespaces/ns/leases/two?after=9007199254740991&wait_ms=60000";
+    poll.send(head("GET", path, "")).await.unwrap();
+    let parts = ["the store has 2 requests waiting", "at most 2"];
+    let until = Instant::now() + SOON;
+    loop {
+        let mut wire = Wire::connect(&api).await;
+        let path = "/v1/namespaces/ns/leases/two?after=9007199254740991&wait_ms=1";
+        let refused = wire.get(path).await;
+        if refused.answer.0 == 429 {
+            assert_problem(&refused, 429, "over_limit", &parts);
+            break;
+        }
+        assert!(Instant::now() < until, "the poll was never counted");
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert_429(&api, "three", 3, &parts).await;
+    assert_eq!(api.get("three").await.1["waiters"], 0);
+    assert_ok(&api.renew("one", 1).await);
+    // An earlier waiter keeps its position.
+    let again = api.waiting("one", 2, &json!({}));
+    assert_refused(&outcome(first).await.0, 409, "lease_held");
+
+    drop(poll);
+    // The first address has its share.
+    until_taken(&api.from("127.0.0.3"), "three", 3).await;
+    assert_ok(&api.release("one", 1).await);
+    assert_ok(&outcome(again).await.0);
+}
+
+#[tokio::test]
 async fn a_long_poll_that_need_not_wait_does_not_count() {
     let api = limited(|limits| limits.max_waiting = 0).api;
     assert_ok(&api.acquire("job", 1).await);

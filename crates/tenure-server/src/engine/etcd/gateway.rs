@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_register::etcd::{self, WarnedOf, wire::Request};
+use tenure_register::etcd::{self, WarnedOf, wire::GatewayRequest};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::config::EtcdConfig;
@@ -47,7 +47,7 @@ impl Gateway {
         gateways.into_iter().map(Self::of).collect()
     }
 
-    pub(super) fn ask<R: Request>(&mut self, request: &R) -> Result<R::Answer, LogError> {
+    pub(super) fn ask<R: GatewayRequest>(&mut self, request: &R) -> Result<R::Answer, LogError> {
         let Some(runtime) = &self.runtime else {
             return Err(LogError::Unknown("the connection ends".into()));
         };

@@ -29,7 +29,7 @@ use axum::body::Bytes;
 use tenure_core::ownership::EngineId;
 use tenure_register::etcd::WarnedOf;
 use tenure_register::etcd::wire::{
-    Compare, Encoded, Header, KeyValue, Operation, RangeAnswer, RangeRequest, TxnRequest,
+    Compare, Encoded, Header, KeyValue, RangeAnswer, RangeRequest, TxnOperation, TxnRequest,
 };
 use tracing::warn;
 
@@ -278,26 +278,26 @@ impl EtcdLog {
             Some(bytes) => Compare::value(keys.head(), Encoded::copy(bytes)),
             None => Compare::is_missing(keys.head()),
         };
-        let mut success = vec![Operation::Put {
+        let mut success = vec![TxnOperation::Put {
             key: keys.head(),
             value: Encoded::copy(append.head),
         }];
-        success.extend(append.batch.iter().map(|batch| Operation::Put {
+        success.extend(append.batch.iter().map(|batch| TxnOperation::Put {
             key: keys.batch(batch.sequence),
             value: Encoded(batch.bytes.clone()),
         }));
         success.extend(append.edits.iter().map(|edit| match edit {
-            Edit::Put(place) => Operation::Put {
+            Edit::Put(place) => TxnOperation::Put {
                 key: keys.place(&place.key),
                 value: Encoded(place.value.clone()),
             },
-            Edit::Delete(key) => Operation::DeleteRange {
+            Edit::Delete(key) => TxnOperation::DeleteRange {
                 key: keys.place(key),
                 range_end: None,
             },
         }));
         if append.keep_from > self.kept_from {
-            success.push(Operation::DeleteRange {
+            success.push(TxnOperation::DeleteRange {
                 key: keys.batch(0),
                 range_end: Some(keys.batch(append.keep_from)),
             });
@@ -305,7 +305,7 @@ impl EtcdLog {
         TxnRequest {
             compare: vec![condition],
             success,
-            failure: vec![Operation::Range(RangeRequest {
+            failure: vec![TxnOperation::Range(RangeRequest {
                 key: keys.head(),
                 ..RangeRequest::default()
             })],

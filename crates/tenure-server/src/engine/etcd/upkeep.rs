@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tenure_register::etcd::wire::{
-    CompactRequest, Encoded, Operation, RangeRequest, StatusRequest, TxnRequest, end_of_prefix,
+    CompactRequest, Encoded, RangeRequest, StatusRequest, TxnOperation, TxnRequest, end_of_prefix,
 };
 use tracing::{debug, warn};
 
@@ -159,7 +159,7 @@ impl Upkeep {
 /// Returns whether etcd has keys outside of the prefix.
 fn has_other_keys(gateway: &mut Gateway, prefix: &str) -> Result<bool, LogError> {
     let count = |key, range_end| {
-        Operation::Range(RangeRequest {
+        TxnOperation::Range(RangeRequest {
             key,
             range_end: Some(range_end),
             count_only: true,

@@ -19,11 +19,25 @@ async fn lapsed() -> (Store, Script) {
 }
 
 /// Returns the refusal of a request that first tries to write the end of the term.
-async fn refused_after_one_try(script: &Script, of: Answer) -> Code {
-    on_engine(script, Script::refuse).await;
-    let code = refusal(of).await;
-    assert!(on_engine(script, Script::is_idle).await, "{code:?}");
-    code
+async fn refused_after_a_try(script: &Script, of: Answer) -> Code {
+    assert!(refuse_until(script, || of.is_finished()).await > 0);
+    refusal(of).await
+}
+
+/// Refuses batches until something is done, and returns their number. The timer tries to write the end
+/// of the term, too.
+async fn refuse_until(script: &Script, is_done: impl Fn() -> bool) -> usize {
+    let (mut tries, until) = (0, tokio::time::Instant::now() + SOON);
+    while !is_done() {
+        assert!(tokio::time::Instant::now() < until);
+        if script.is_idle() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        } else {
+            script.decide(Err(AppendError::DiskFull("no space".into())));
+            tries += 1;
+        }
+    }
+    tries
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,28 +64,28 @@ async fn on_a_full_disk_a_lapsed_lease_gives_the_same_refusals() {
         (changed, Code::LeaseNotHeld),
     ] {
         let refused = operate(&store, operation.clone());
-        let refused = refused_after_one_try(&script, refused).await;
+        let refused = refused_after_a_try(&script, refused).await;
         assert_eq!(refused, code, "{operation:?}");
     }
     let refused = acquire(&store, 1, Duration::ZERO);
-    let refused = refused_after_one_try(&script, refused).await;
+    let refused = refused_after_a_try(&script, refused).await;
     assert_eq!(refused, Code::LeaseIdRetired);
     let renewed = tokio::spawn({
         let store = store.clone();
         let renewals = vec![Ok((key(), Operation::Renew(id(1), None)))];
         async move { store.renew_many(&renewals).await.remove(0) }
     });
-    let refused = refused_after_one_try(&script, renewed).await;
+    let refused = refused_after_a_try(&script, renewed).await;
     assert_eq!(refused, Code::LeaseExpired);
 
     // These operations would change the lease if the disk had space.
     for operation in [Operation::Release(id(1)), Operation::Break(None)] {
         let refused = operate(&store, operation.clone());
-        let refused = refused_after_one_try(&script, refused).await;
+        let refused = refused_after_a_try(&script, refused).await;
         assert_eq!(refused, Code::DiskFull, "{operation:?}");
     }
     let refused = acquire(&store, 2, Duration::ZERO);
-    let refused = refused_after_one_try(&script, refused).await;
+    let refused = refused_after_a_try(&script, refused).await;
     assert_eq!(refused, Code::DiskFull);
 }
 
@@ -164,9 +178,8 @@ async fn a_long_poll_that_skipped_a_change_in_flight_returns_after_its_commit() 
         let store = store.clone();
         async move { store.poll(&Tenant::Unknown, &key(), 1, SOON).await }
     });
-    on_engine(&script, Script::refuse).await;
+    refuse_until(&script, || store.inner.waiting.taken() == 1).await;
     // The poll waits now. Next, the timer reads the lease and tries again to write the end.
-    queue_of(&store, 1).await;
     let seen = store
         .inner
         .transact(&key(), IfMissing::Refuse, |_| ())

@@ -92,7 +92,18 @@ async fn revoke(guarded: &Guarded, grants: &str, round: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_waiting_acquire_that_is_refused_holds_no_lease() {
+    race(StoreConfig::memory(), 40, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_acquire_that_is_refused_holds_no_lease_on_disk() {
     let data = TempDir::new().unwrap();
     race(StoreConfig::embedded(data.path().join("data")), 40, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_that_is_refused_while_its_grant_is_written_holds_no_lease() {
+    let data = TempDir::new().unwrap();
+    race(StoreConfig::embedded(data.path().join("data")), 60, false).await;
 }

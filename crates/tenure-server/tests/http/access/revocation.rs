@@ -97,6 +97,36 @@ async fn a_lost_right_ends_all_streams_and_waits_of_its_principal_and_no_others(
 }
 
 #[tokio::test]
+async fn every_way_to_lose_a_right_ends_a_wait() {
+    let grants = grant("candidate", "a", "");
+    for (name, less) in [
+        ("worker", String::new()),
+        ("worker", grant("candidate", "a", "x")),
+        ("worker", grant("read", "a", "")),
+        ("worker", grant("candidate", "b", "")),
+        ("ci:worker", grant("operator", "a", "")),
+    ] {
+        let guarded = Guarded::start(&candidates(&grants));
+        let acquire = format!("{LEASE}/acquire");
+        let held = guarded
+            .post("holder", &acquire, body_of("acquire", &id(1)))
+            .await;
+        assert_eq!(held.0, 200);
+        let revoke = async {
+            wait_for_waiters(&guarded, 1).await;
+            // A change of the rights of other principals.
+            guarded.change(&[("holder", &grants), ("worker", &grants)]);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            wait_for_waiters(&guarded, 1).await;
+            guarded.change(&[("holder", &grants), ("worker", &less)]);
+        };
+        let (refused, ()) = tokio::join!(guarded.post(name, &acquire, waiting(2)), revoke);
+        assert_refused(&refused, 403, "forbidden");
+        wait_for_waiters(&guarded, 0).await;
+    }
+}
+
+#[tokio::test]
 async fn no_route_acts_on_a_body_that_comes_after_the_right_is_gone() {
     let admin = grant("admin", "*", "");
     let guarded = Guarded::start(&candidates(&admin));

@@ -262,6 +262,74 @@ async fn a_store_without_access_control_has_no_sessions() {
 }
 
 #[tokio::test]
+async fn a_principal_that_signs_in_again_and_again_takes_neither_codes_nor_the_disk_from_others() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let audit = Audit::open(AuditConfig::new(AuditTarget::File(path.clone()))).unwrap();
+    let grants = grant("read", "a", "");
+    let principals = [("ada", &*grants), ("bob", &*grants)];
+    let mut guarded = Guarded::start_audited(StoreConfig::memory(), audit, &principals);
+    for _ in 0..50 {
+        guarded.sign_in("ada").await;
+    }
+    guarded.sign_in("bob").await;
+    let mut lines = Vec::new();
+    until("the line of the other one", async || {
+        let text = fs::read_to_string(&path).unwrap();
+        let parsed = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines = parsed.map(|line| line["principal"].clone()).collect();
+        lines.contains(&json!("bob"))
+    })
+    .await;
+    assert_eq!(lines.len(), 11, "{lines:?}");
+
+    for _ in 0..5 {
+        code(&guarded, "ada").await;
+    }
+    let refused = guarded.post("ada", "/v1/session/code", json!({})).await;
+    assert_refused(&refused, 429, "over_limit");
+    let detail = refused.1["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("the principal \"ada\" has 5"),
+        "{detail}"
+    );
+    code(&guarded, "bob").await;
+}
+
+#[tokio::test]
+async fn a_principal_that_waits_as_often_as_it_can_leaves_waits_to_others() {
+    let config = StoreConfig::memory().with_limits(tenure_server::Limits {
+        max_waiting: 6,
+        ..Default::default()
+    });
+    let grants = grant("candidate", "a", "");
+    let principals = [("ada", &*grants), ("bob", &*grants)];
+    let guarded = Guarded::start_with(config, &principals);
+    let acquire = |number: u32, wait: u32| json!({"holder": "h", "duration_ms": 60_000, "lease_id": id(number), "wait_ms": wait});
+    let path = format!("{LEASE}/acquire");
+    assert_eq!(guarded.post("bob", &path, acquire(0, 0)).await.0, 200);
+    let (ada, bob) = ("ada", "bob");
+    let waiting = |name, number| guarded.post(name, &path, acquire(number, 60_000));
+    let waits = join_all([waiting(ada, 1), waiting(ada, 2), waiting(ada, 3)]);
+    let check = async {
+        until("three waiters", async || {
+            let (_, view) = guarded.get(bob, LEASE).await;
+            view["waiters"] == 3
+        })
+        .await;
+        assert_refused(&waiting(ada, 4).await, 429, "over_limit");
+        let other = guarded.post(bob, &path, acquire(5, 100)).await;
+        assert_refused(&other, 409, "lease_held");
+    };
+    tokio::select! {
+        waited = waits => panic!("{waited:?}"),
+        () = check => {}
+    }
+}
+
+#[tokio::test]
 async fn sign_ins_are_in_the_audit_log_without_a_secret() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("audit.jsonl");
