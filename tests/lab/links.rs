@@ -84,6 +84,89 @@ fn a_comparison_over_n_fits_constants_and_is_the_same_in_every_form() {
 }
 
 #[test]
+fn a_file_names_broken_links_and_halves_elect_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sites.txt");
+    fs::write(&file, "# two sites\n1 2\n2 3 dead\n3 4\n").unwrap();
+    let file = file.to_str().unwrap();
+    let text = links(&["--file", file, "--draw"]);
+    assert!(
+        text.contains("the working links connect 2 at most"),
+        "{text}"
+    );
+    assert!(text.contains("no leader: the working links connect 2 of 4 nodes at most"));
+    assert!(text.contains("dead: 2-x-3"), "{text}");
+    let error = refused(&["--file", file, "--initiators", "5"]);
+    assert!(error.contains("the network has 4 nodes"), "{error}");
+    fs::write(file, "1 2\n2 3 broken\n").unwrap();
+    let error = refused(&["--file", file]);
+    assert!(
+        error.contains("line 2: \"broken\" is no state of a link"),
+        "{error}"
+    );
+}
+
+#[test]
+fn bully_leads_where_a_member_reaches_a_majority_directly_or_messages_are_relayed() {
+    let of = |shape: &str| -> Value {
+        let json = links(&["--graph", shape, "--nodes", "7", "--up-to", "0", "--json"]);
+        serde_json::from_str(&json).unwrap()
+    };
+    let (complete, ring) = (of("complete"), of("ring"));
+    assert_eq!(row(&complete, "bully, direct")["leaders"], 1);
+    assert_eq!(row(&ring, "bully, direct")["leaders"], 0);
+    assert_eq!(row(&ring, "bully, relayed")["leaders"], 1);
+    assert!(
+        complete["choose"]
+            .as_str()
+            .unwrap()
+            .contains("strategy bully")
+    );
+}
+
+#[test]
+fn the_advice_names_the_setting_of_relays_and_is_wrapped() {
+    let choose = |nodes: &str| {
+        let text = links(&["--graph", "ring", "--nodes", nodes, "--up-to", "0"]);
+        let advice = text.find("choose: ").map(|begin| text[begin..].to_owned());
+        let advice = advice.unwrap_or_else(|| panic!("{text}"));
+        let width = advice.lines().map(|line| line.chars().count()).max();
+        assert!(width.is_some_and(|it| it <= 100), "{advice}");
+        advice.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(choose("7").ends_with("bully with relay = true in [bully]"));
+    assert!(choose("16").contains("over a network that routes"));
+}
+
+#[test]
+fn more_initiators_than_nodes_are_left_out_of_the_comparison_over_n() {
+    let json = links(&["--initiators", "16", "--up-to", "32", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let growth = json["growth"].as_array().unwrap();
+    let nodes: Vec<u64> = growth
+        .iter()
+        .filter_map(|it| it["nodes"].as_u64())
+        .collect();
+    assert_eq!(nodes, [16, 32]);
+}
+
+#[test]
+fn a_comparison_over_n_that_is_not_possible_says_why() {
+    let reason = |arguments: &[&str]| {
+        let text = links(arguments);
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("no comparison over n: "));
+        line.map(str::to_owned)
+    };
+    let of_torus = reason(&["--graph", "torus", "--nodes", "9", "--up-to", "8"]);
+    assert!(of_torus.is_some_and(|it| it.contains("torus can't have 8 nodes")));
+    let of_many = reason(&["--initiators", "10", "--up-to", "8"]);
+    assert!(of_many.is_some_and(|it| it.ends_with("10 nodes can't begin in networks of up to 8")));
+    assert_eq!(reason(&["--up-to", "0"]), None);
+}
+
+#[test]
 fn wrong_arguments_say_what_would_be_right() {
     for (arguments, expected) in [
         (&["--graph", "rnig"][..], "did you mean \"ring\"?"),

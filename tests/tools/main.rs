@@ -6,7 +6,6 @@ mod configuration;
 mod doctor;
 mod health;
 mod leases;
-mod links;
 mod pages;
 mod watch;
 mod wrong_settings;

@@ -200,7 +200,7 @@ impl Connection {
         };
         let seen = self.saw(&answer.header);
         if answer.succeeded && seen.identity != expected.identity {
-            // Another cluster with the same revision. What it applied says nothing about this one.
+            // Another cluster, whose key had the same revision, has applied it. This one may not have.
             let text = format!(
                 "etcd.endpoints has members of another cluster, {}",
                 seen.identity
