@@ -66,7 +66,7 @@ impl ClusterMember {
         let stop = Arc::<Stop>::default();
         // The connections block on runtimes of their own, which a caller with a runtime may not.
         let follower = thread::scope(|scope| {
-            let follow = || engine::follow(config, limits.max_history, Arc::clone(&stop));
+            let follow = || engine::follow(config, limits.of_history(), Arc::clone(&stop));
             let followed = scope.spawn(follow).join();
             followed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;

@@ -17,7 +17,7 @@ use crate::access::Access;
 use crate::config::{ClusterConfig, Limits};
 use crate::engine::{Fault, Follower, MemoryConnect, MemoryService, Stop};
 use crate::http::router;
-use crate::model::LeaseKey;
+use crate::model::{HistoryLimits, LeaseKey};
 use crate::shares::Tenant;
 
 /// Long enough for every step of a test.
@@ -50,7 +50,7 @@ impl Member {
         };
         let connect = service.connect();
         let stop = Arc::<Stop>::default();
-        let follower = Follower::new(Arc::new(connect.clone()), &config, 10, Arc::clone(&stop));
+        let follower = Follower::new(Arc::new(connect.clone()), &config, HistoryLimits::NONE, Arc::clone(&stop));
         let cluster = ClusterMember::over(follower.unwrap(), &config, Limits::default(), stop);
         let cluster = cluster.unwrap();
         Self { cluster, connect }

@@ -145,6 +145,7 @@ impl CommitQueue {
         }
         let last = state.last;
         if self.durability == Durability::InMemory {
+            self.tell_durable(std::slice::from_ref(&set));
             self.durable.store(last, Ordering::Release);
             // Called under the lock, so that calls come in the order of revisions.
             self.announce(vec![set]);
@@ -301,6 +302,7 @@ impl CommitQueue {
         sets: Arc<Vec<ChangeSet>>,
         commit: Duration,
     ) -> (Vec<ChangeSet>, impl FnOnce()) {
+        self.tell_durable(&sets);
         if let Some(last) = sets.last() {
             self.durable.store(last.last_revision(), Ordering::Release);
         }
@@ -322,6 +324,13 @@ impl CommitQueue {
             }
         };
         (sets, resolve)
+    }
+
+    /// Shows the sinks changes that become durable.
+    fn tell_durable(&self, sets: &[ChangeSet]) {
+        for change in sets.iter().flat_map(|set| &set.changes) {
+            self.sinks.iter().for_each(|sink| sink.durable(change));
+        }
     }
 
     /// Passes published changes to the sinks, in the order in which they were taken.

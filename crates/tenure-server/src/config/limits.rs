@@ -10,6 +10,8 @@ use tenure_core::name::MAX_NAME_LEN;
 use tenure_core::time::millis;
 use tenure_core::wire::{Code, MAX_METADATA_BYTES, Problem, check_metadata};
 
+use crate::model::HistoryLimits;
+
 /// The smallest number of connections over the limit.
 const LEAST_OVER: usize = 16;
 
@@ -152,10 +154,13 @@ limits! {
     /// lease, until an operator ends the reservation. Default 10 min; at most 24 h. Over it: 422
     /// `out_of_range`.
     max_hand_over: Time Duration = BAR_TIME, BAR_TIMES;
-    /// Maximum number of terms in the history of a lease, including the running one. Default 100,
-    /// which take some 10 KB on disk; 1 to 10,000. The store forgets older terms. Up to 2,000 more
-    /// terms, over all leases, may stay on disk for a while. A start reads all terms.
+    /// Maximum number of terms in the history of a lease, including the running one. Default 100; 1
+    /// to 10,000. The store forgets older terms.
     max_history: Count usize = 100, 1..=10_000;
+    /// Maximum number of past terms of all leases. Default 200,000, which take some 25 MB of memory;
+    /// 0 to 10,000,000. The store forgets the oldest ones beyond it, and
+    /// `tenure_past_terms_forgotten_total` counts them.
+    max_terms: Count usize = 200_000, 0..=10_000_000;
     /// Time limit for the head of a request from its first byte to its end, and for a new
     /// connection from its accept to the end of its first head. Default 15 s; 10 ms to 5 min. Over
     /// it the connection is closed.
@@ -188,6 +193,14 @@ pub struct LimitError {
 }
 
 impl Limits {
+    /// Returns the limits of the past terms.
+    pub(crate) const fn of_history(&self) -> HistoryLimits {
+        HistoryLimits {
+            of_lease: self.max_history,
+            in_all: self.max_terms,
+        }
+    }
+
     /// Returns how many connections over [`max_connections`](Self::max_connections) are accepted,
     /// for renewals and refusals: a tenth, and at least a few, so that a store with a low limit
     /// also answers.

@@ -58,17 +58,15 @@ pub enum OpenError {
         /// The file that it left.
         path: PathBuf,
     },
-    /// A final backup moved the store of this directory to a file, which may have been restored
-    /// elsewhere. Use the store there.
+    /// A final backup moved the store of this directory to a file. Restore that file, and use the
+    /// store there.
     #[error(
-        "{} exists: the store of this folder was moved by a final backup {note}, and goes on where \
-         that file is restored (tenure restore). Delete {} only if the file was never restored, and \
-         delete the file, too",
-        path.display(),
+        "a final backup has moved the store of {} away {note}: it goes on where that file is restored \
+         (tenure restore)",
         path.display()
     )]
     Moved {
-        /// The file that says so.
+        /// The directory.
         path: PathBuf,
         /// The time and the file of the backup.
         note: String,
@@ -97,12 +95,12 @@ pub enum OpenError {
         /// The reason.
         detail: String,
     },
-    /// The database can't be used, but it is not damaged.
-    #[error("can't open {}: {detail}", path.display())]
-    Database {
+    /// The log can't be written, but it is not damaged.
+    #[error("can't write {}: {detail}", path.display())]
+    NotWritten {
         /// The file.
         path: PathBuf,
-        /// The error of the database.
+        /// The reason.
         detail: String,
     },
 }

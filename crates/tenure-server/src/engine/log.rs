@@ -1,26 +1,14 @@
-//! The interface of an engine: a log of batches, and tables that follow it.
+//! The interface of an engine: a log of batches.
 //!
-//! ```text
-//! append --> log: batch, batch, batch --> checkpoint --> tables: leases, terms, deleted leases
-//! ```
-//!
-//! An append is acknowledged when its batch is in the log. The tables may be behind the log. A
-//! checkpoint brings the tables closer to the end of the log, and lets the log remove the batches
-//! that the tables contain.
-//!
-//! Batches do not contain the documents of other protocols: an append writes the documents of its
-//! change sets directly to their table.
+//! An append is acknowledged when its batch is in the log. A checkpoint does the work that lets the log
+//! become shorter again: a snapshot, or tables that follow the log.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::Epoch;
-
 use super::Batch;
-use crate::model::{ChangeSet, LeaseKey, TermRecord};
+use crate::model::ChangeSet;
 
-/// A log of batches, and tables that follow it. The log was loaded, and this process owns it. Calls
+/// A log of batches. The log was loaded, and this process owns it. Calls
 /// block; a single thread makes them.
 pub(crate) trait Log: Send {
     /// Appends a batch, which has the changes of these sets. The log refuses a batch that does not
@@ -39,7 +27,7 @@ pub(crate) trait Log: Send {
     /// Those of [`Log::append`].
     fn confirm(&mut self) -> Result<(), AppendError>;
 
-    /// Brings the tables closer to the end of the log. It is called after each append, when the
+    /// Does a part of the work that shortens the log. It is called after each append, when the
     /// answers have left, and while there is nothing to append.
     ///
     /// # Errors
@@ -61,9 +49,6 @@ pub(crate) trait Log: Send {
     ///
     /// The log can't be written or synced; the operator must be notified.
     fn close(&mut self) -> Result<(), AppendError>;
-
-    /// Returns a reader of the terms, for use while the log is written.
-    fn terms(&self) -> Arc<dyn TermHistory>;
 }
 
 /// The amount of work that waits during a checkpoint.
@@ -110,15 +95,4 @@ impl AppendError {
     pub(crate) const fn is_transient(&self) -> bool {
         matches!(self, Self::DiskFull(_) | Self::Busy(_))
     }
-}
-
-/// The terms that a log's tables and batches contain.
-pub(crate) trait TermHistory: fmt::Debug + Send + Sync {
-    /// Returns the terms of a lease up to the epoch `last`, newest first, at most `most` of them.
-    /// They include everything that was appended before the call. The call blocks.
-    ///
-    /// # Errors
-    ///
-    /// A message for the log file.
-    fn terms(&self, key: &LeaseKey, last: Epoch, most: usize) -> Result<Vec<TermRecord>, String>;
 }

@@ -1,49 +1,56 @@
-//! The persistence of changes: an engine over a [`Log`]. SQLite is the first implementation of a
-//! log.
+//! The persistence of changes: an engine over a [`Log`].
+//!
+//! ```text
+//! file log (one process, one folder)      shared log (an owner and standbys)
+//!              \                               /
+//!               snapshot: the state up to an entry
+//!                              |
+//!               entry: one commit
+//! ```
 //!
 //! The engine encodes the changes that it gets from the commit queue as one [`Batch`], and appends
-//! that batch to the log. At a start the log loads its tables and applies the batches that the
-//! tables do not contain yet.
-//!
-//! A store in memory has no engine.
+//! that batch to the log. A store in memory has no engine.
 
-mod batch;
-mod embedded;
+mod backup;
+mod entry;
 mod error;
 mod etcd;
+mod file_log;
+mod loaded;
 mod log;
 #[cfg(test)]
 mod log_lines;
-mod pending;
 mod postgres;
+mod restore;
 mod shared;
+mod snapshot;
 #[cfg(test)]
 mod testing;
-mod wal;
 
-use std::collections::LinkedList;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
-use tenure_core::lease::{LeaseId, Stored};
+use tenure_core::UnixMillis;
 use tenure_core::ownership::OwnershipTimings;
-use tenure_core::{Epoch, UnixMillis};
 
 use crate::clock;
 use crate::config::{ClusterConfig, SharedEngine};
-use crate::model::{ChangeSet, Floors, LeaseKey, StoreId};
+use crate::model::{ChangeSet, HistoryLimits, StoreId};
 
+use backup::BackupFile;
 use etcd::ConnectEtcd;
 use postgres::PostgresConnect;
 use shared::log::{Connect, LogError, SharedLog};
 
-pub(crate) use batch::Batch;
-pub use embedded::{BackupError, Contents, Existing, RestoreError, Restored};
-pub use embedded::{backup, final_backup, forget_restore, restore, restore_note};
+pub use backup::{BackupError, Contents, Existing, backup, final_backup};
+pub(crate) use entry::Batch;
 pub use error::OpenError;
-pub(crate) use log::{AppendError, Load, Log, Progress, TermHistory};
+pub(crate) use file_log::sizes;
+pub use loaded::Document;
+pub(crate) use loaded::{LeaseList, Loaded, LoadedLease};
+pub(crate) use log::{AppendError, Load, Log, Progress};
+pub use restore::{RestoreError, Restored, forget_restore, restore, restore_note};
 use shared::FollowError;
 #[cfg(test)]
 pub(crate) use shared::OwnershipClock;
@@ -52,9 +59,6 @@ pub use shared::RecoverError;
 pub(crate) use shared::memory::{Fault, MemoryConnect, MemoryService};
 pub(crate) use shared::{ClusterStatus, Ended, Follower, Serving, Stop};
 
-/// The files in a data directory whose sizes depend on the number of leases.
-pub(crate) const FILES: [&str; 2] = ["leases.db", "leases.db-wal"];
-
 /// Appends changes to a log.
 pub(crate) struct Engine {
     pub(crate) log: Box<dyn Log>,
@@ -62,88 +66,6 @@ pub(crate) struct Engine {
     revision: u64,
     /// The last appended batch, kept to reuse its memory.
     batch: Batch,
-}
-
-/// A lease in a log, with the revision of its last change.
-pub(crate) type LoadedLease = (LeaseKey, Stored, u64);
-
-/// The leases of a log. They are in a list because a new table takes them one by one, and the
-/// memory of each can then be reused for the next.
-pub(crate) type LeaseList = LinkedList<LoadedLease>;
-
-/// The contents of a log. `L` is the collection of its leases.
-#[derive(Debug, Default)]
-pub(crate) struct Loaded<L = LeaseList> {
-    /// All leases.
-    pub(crate) leases: L,
-    /// The deleted leases, in the order of their deletions, with the lease ids of their ended
-    /// terms. The ids of an earlier deletion are also in a later deletion of the same name, and in
-    /// a lease that was created again.
-    pub(crate) deleted: Vec<(LeaseKey, Vec<LeaseId>)>,
-    /// The revision of the last change.
-    pub(crate) revision: u64,
-    /// The floors of deleted leases, and those that a restore set.
-    pub(crate) floors: Floors,
-    /// The documents of other protocols.
-    pub(crate) documents: Vec<Document>,
-    /// The id of the store; `None` for a store in memory, which has no data directory.
-    pub(crate) store_id: Option<StoreId>,
-}
-
-/// Bytes that another protocol keeps in the store, under a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Document {
-    /// The name.
-    pub name: String,
-    /// The revision of its last change.
-    pub revision: u64,
-    /// The bytes.
-    pub content: Bytes,
-}
-
-impl<L> Loaded<L> {
-    /// Converts the collection of the leases.
-    pub(crate) fn map<M>(self, convert: impl FnOnce(L) -> M) -> Loaded<M> {
-        Loaded {
-            leases: convert(self.leases),
-            deleted: self.deleted,
-            revision: self.revision,
-            floors: self.floors,
-            documents: self.documents,
-            store_id: self.store_id,
-        }
-    }
-
-    /// Returns the contents of a log that has these leases and nothing else.
-    pub(crate) fn with(leases: L) -> Self {
-        Self {
-            leases,
-            deleted: Vec::new(),
-            revision: 0,
-            floors: Floors::default(),
-            documents: Vec::new(),
-            store_id: None,
-        }
-    }
-}
-
-impl Loaded {
-    /// Returns the greatest epoch that was ever granted.
-    pub(crate) fn last_epoch(&self) -> Option<Epoch> {
-        let granted = self.last_epochs().map(|(_, epoch)| epoch).max();
-        granted.max(self.floors.greatest())
-    }
-
-    /// Returns the floors of a store that is restored from this content: see [`Floors::restored`].
-    pub(crate) fn restored_floors(&self) -> Result<Floors, Epoch> {
-        self.floors.restored(self.last_epochs(), clock::wall())
-    }
-
-    /// Returns the last epoch of each lease, with its namespace.
-    fn last_epochs(&self) -> impl Iterator<Item = (&str, Epoch)> {
-        let leases = self.leases.iter();
-        leases.filter_map(|(key, stored, _)| Some((key.namespace(), stored.grant.as_ref()?.epoch)))
-    }
 }
 
 impl Engine {
@@ -172,15 +94,14 @@ impl Engine {
     }
 }
 
-/// Begins to follow the log of a cluster: reads its head once. The store remembers at most
-/// `max_history` terms of each lease. The flag `stop` ends all waits.
+/// Begins to follow the log of a cluster: reads its head once. The flag `stop` ends all waits.
 pub(crate) fn follow(
     config: &ClusterConfig,
-    max_history: usize,
+    history: HistoryLimits,
     stop: Arc<Stop>,
 ) -> Result<Follower, OpenError> {
     let connect = connect_server(config)?;
-    let follower = Follower::new(connect, config, max_history, stop).and_then(|mut follower| {
+    let follower = Follower::new(connect, config, history, stop).and_then(|mut follower| {
         follower.look_first()?;
         Ok(follower)
     });
@@ -223,13 +144,12 @@ fn connect(config: &ClusterConfig, attempt: Duration) -> Result<Arc<dyn Connect>
     })
 }
 
-/// Opens the engine in `data_dir`. It remembers at most `max_history` terms of each lease. A store
-/// in memory has no engine.
+/// Opens the engine in `data_dir`. A store in memory has no engine.
 ///
 /// It adds the leases to `leases`, one by one, while it reads them.
 pub(crate) fn open<L: Extend<LoadedLease>>(
     data_dir: Option<&Path>,
-    max_history: usize,
+    history: HistoryLimits,
     leases: L,
 ) -> Result<(Loaded<L>, Option<Engine>), OpenError> {
     let revision = first_revision(clock::wall());
@@ -240,8 +160,7 @@ pub(crate) fn open<L: Extend<LoadedLease>>(
         };
         return Ok((loaded, None));
     };
-    let mut log = embedded::open(data_dir, max_history)?;
-    let loaded = log.start(revision, leases)?;
+    let (loaded, log) = file_log::open(data_dir, history, revision, leases)?;
     let engine = Engine::over(Box::new(log), loaded.revision);
     Ok((loaded, Some(engine)))
 }
@@ -277,7 +196,7 @@ pub(crate) fn backup_shared(
     existing: Existing,
     is_final: bool,
 ) -> Result<Contents, BackupError> {
-    let file = embedded::BackupFile::create(file, existing, None)?;
+    let file = BackupFile::create(file, existing, None)?;
     let place = place(config);
     let mut log = open_shared(config).map_err(|error| BackupError::Log {
         log: place.clone(),

@@ -32,6 +32,9 @@ pub(crate) struct LeaseChange {
 
 /// A receiver of committed changes. `store/sinks.rs` lists all of them.
 pub(crate) trait Sink: Debug + Send + Sync {
+    /// Handles a change that becomes durable, before any answer shows it. The call is short.
+    fn durable(&self, _: &LeaseChange) {}
+
     /// Handles changes that are durable. Calls come in the order of revisions. No lock of the table
     /// is held during a call, unless the store is in memory. The commit thread waits for the call.
     fn committed(&self, changes: &[LeaseChange]);

@@ -6,6 +6,7 @@ mod cause;
 mod change;
 mod floors;
 mod grant_path;
+mod history;
 mod key;
 mod store_id;
 mod term;
@@ -19,6 +20,7 @@ pub(crate) use change::{
 pub(crate) use floors::EPOCHS_LEFT;
 pub(crate) use floors::{Floors, NAMESPACE_FLOORS_LIMIT};
 pub(crate) use grant_path::GrantPath;
+pub(crate) use history::{History, HistoryLimits};
 pub use key::LeaseKey;
 pub(crate) use store_id::StoreId;
 pub(crate) use term::TermRecord;

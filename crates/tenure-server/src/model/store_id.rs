@@ -7,7 +7,7 @@ use tenure_core::Random;
 ///
 /// Candidates with a fallback compare it: two members that count the leases of two stores could
 /// both lead.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoreId(String);
 
 impl StoreId {

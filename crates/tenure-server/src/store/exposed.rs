@@ -1,14 +1,12 @@
 //! The metrics of the store.
 
-use std::fs;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use tenure_core::Instant;
 use tenure_core::lease::{LeaseDuration, State};
 
 use super::{Entry, Store};
-use crate::engine::FILES;
+use crate::engine;
 use crate::metrics::{Exposition, LeaseSample, LeaseSurvey, MetricsConfig, Sample};
 use crate::model::LeaseKey;
 
@@ -24,7 +22,7 @@ impl Store {
 
     /// Returns the kind of the engine.
     pub(crate) fn engine_name(&self) -> &'static str {
-        match (&self.inner.member, &self.inner.term_history) {
+        match (&self.inner.member, &self.inner.data_dir) {
             (Some(member), _) => member.config.engine.name(),
             (None, Some(_)) => "embedded",
             (None, None) => "memory",
@@ -70,6 +68,10 @@ impl Store {
             "Requests whose changes wait for a commit.",
             inner.commit_queue.queued(),
         );
+        let history = inner.history.lock();
+        let (terms, forgotten) = (history.len(), history.forgotten());
+        drop(history);
+        gauge("tenure_past_terms", "The past terms that the store remembers.", terms);
         let is_disk_full = inner.metrics.is_disk_full.load(Ordering::Relaxed);
         out.gauge(
             "tenure_disk_full",
@@ -81,11 +83,16 @@ impl Store {
             "Whether the engine failed for good. The store then ends.",
             [Sample::flag(inner.failed.is_cancelled())],
         );
-        let files = inner.data_dir.iter().flat_map(|folder| sizes(folder));
+        out.counter(
+            "tenure_past_terms_forgotten_total",
+            "Past terms that were forgotten because there were more than limits.max_terms.",
+            [Sample::count(forgotten)],
+        );
+        let sizes = inner.data_dir.iter().flat_map(|folder| engine::sizes(folder));
         out.gauge(
             "tenure_database_bytes",
-            "The sizes of the files in the data directory.",
-            files.map(|(file, bytes)| Sample::count(bytes).with("file", file)),
+            "The sizes of the snapshots and of the log in the data directory.",
+            sizes.map(|(file, bytes)| Sample::count(bytes).with("file", file)),
         );
     }
 }
@@ -112,12 +119,4 @@ fn sample(entry: &Entry, now: Instant) -> LeaseSample {
         renewal_age_ratio,
         terms: entry.terms,
     }
-}
-
-/// Returns the sizes of the files that are there.
-fn sizes(folder: &Path) -> impl Iterator<Item = (&'static str, u64)> {
-    FILES.into_iter().filter_map(|file| {
-        let metadata = fs::metadata(folder.join(file)).ok()?;
-        Some((file, metadata.len()))
-    })
 }

@@ -1,25 +1,24 @@
 //! The term history of a lease.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tenure_core::Epoch;
-use tenure_core::wire::{Code, Problem, TermView, WithoutStoreView};
-use tracing::error;
+use tenure_core::wire::{Problem, TermView, WithoutStoreView};
+use tracing::warn;
 
 use super::Store;
 use super::observe::{IfMissing, unknown};
 use super::transaction::LeaseTransaction;
 use crate::clock;
-use crate::engine::TermHistory;
-use crate::model::{LeaseKey, TermRecord};
+use crate::model::{Content, History, LeaseChange, LeaseKey, Sink, TermRecord};
 
 impl Store {
     /// Returns the terms of the lease, newest first; with `before` only those with a smaller epoch.
     ///
-    /// The history is that of one moment: the lease is read under its lock, and the disk is read up
-    /// to the last term that the lease had then. If that term ends meanwhile, its end belongs to a
-    /// later moment. The ends of all terms before it are on disk once the ticket of the read
-    /// reports success.
+    /// The history is that of one moment: the lease is read under its lock, and its past terms up to
+    /// the last term that it had then. If that term ends meanwhile, its end belongs to a later moment.
+    /// The ends of all terms before it are known once the read is answered.
     pub(crate) async fn history(
         &self,
         key: &LeaseKey,
@@ -28,15 +27,15 @@ impl Store {
         self.ready()?;
         let read_lease = |transaction: &mut LeaseTransaction<'_>| {
             let last = transaction.record().last_epoch();
-            (transaction.running_term(), last, transaction.past_terms())
+            (transaction.running_term(), last)
         };
         let seen = self.execute(key, IfMissing::Refuse, read_lease).await?;
-        let (running, last, past) = seen.value.ok_or_else(|| unknown(key))?;
+        let (running, last) = seen.value.ok_or_else(|| unknown(key))?;
         let most = self.inner.limits.max_history;
-        let mut terms = match (&self.inner.term_history, last) {
-            (Some(history), Some(last)) => read(history, key, last, most).await?,
-            _ => past,
-        };
+        let history = self.inner.history.lock();
+        let past = history.terms(key).filter(|term| Some(term.epoch) <= last);
+        let mut terms: Vec<TermRecord> = past.take(most).cloned().collect();
+        drop(history);
         if let Some(running) = running {
             add_running(&mut terms, running);
         }
@@ -46,21 +45,49 @@ impl Store {
     }
 }
 
-/// Reads the terms on disk, on a thread that may block.
-async fn read(
-    history: &Arc<dyn TermHistory>,
-    key: &LeaseKey,
-    last: Epoch,
-    most: usize,
-) -> Result<Vec<TermRecord>, Problem> {
-    let (history, of) = (Arc::clone(history), key.clone());
-    let reading = tokio::task::spawn_blocking(move || history.terms(&of, last, most));
-    let read = reading.await.map_err(|error| error.to_string());
-    read.and_then(|terms| terms).map_err(|error| {
-        error!(election = %key.as_str(), error, "the history can't be read");
-        let detail = "the history can't be read, see the store's log";
-        Problem::new(Code::EngineUnavailable, detail)
-    })
+/// The past terms of all leases, as of the last durable change.
+#[derive(Debug)]
+pub(super) struct PastTerms {
+    terms: Mutex<History>,
+    /// Whether it was logged that terms are forgotten.
+    has_warned: AtomicBool,
+}
+
+impl PastTerms {
+    pub(super) fn new(history: History) -> Self {
+        Self {
+            terms: Mutex::new(history),
+            has_warned: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, History> {
+        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for PastTerms {
+    fn durable(&self, change: &LeaseChange) {
+        let is_deleted = matches!(change.content, Content::Deleted(_));
+        if change.term.is_none() && !is_deleted {
+            return;
+        }
+        let mut history = self.lock();
+        if is_deleted {
+            history.forget(&change.key);
+        }
+        if let Some(term) = &change.term {
+            history.record(&change.key, (**term).clone());
+        }
+        if history.forgotten() > 0 && !self.has_warned.swap(true, Ordering::Relaxed) {
+            warn!(
+                terms = history.len(),
+                "the oldest past terms are forgotten, because there are more than limits.max_terms"
+            );
+        }
+    }
+
+    fn committed(&self, _: &[LeaseChange]) {}
 }
 
 /// Puts the running term before the others. If there is a record of the running term already, its

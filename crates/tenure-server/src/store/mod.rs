@@ -47,7 +47,7 @@ use crate::audit::Audit;
 use crate::clock::{self, Clock};
 use crate::commit_queue::{CommitQueue, Durability};
 use crate::config::{Limits, StoreConfig};
-use crate::engine::{self, Document, Engine, Loaded, OpenError, TermHistory};
+use crate::engine::{self, Document, Engine, Loaded, OpenError};
 use crate::events::Events;
 use crate::metrics::StoreMetrics;
 use crate::model::{Floors, LeaseKey, StoreId};
@@ -57,6 +57,7 @@ use crate::table;
 use crate::timer::Timer;
 
 use answers::Answers;
+use history::PastTerms;
 use overview::Overviews;
 use table_loader::{LoadedTable, TableLoader, table_of};
 use threads::Threads;
@@ -130,9 +131,8 @@ struct Inner {
     /// The time at which the leases of the data directory counted as renewed.
     opened_at: Instant,
     limits: Limits,
-    /// The reader of the terms on disk; `None` for a store in memory, which has the terms of each
-    /// lease in its table.
-    term_history: Option<Arc<dyn TermHistory>>,
+    /// The past terms of all leases.
+    history: Arc<PastTerms>,
     /// The documents that the store had at its start, until the protocol that they belong to takes
     /// them.
     documents: Mutex<Vec<Document>>,
@@ -179,7 +179,7 @@ impl Store {
         clock::check()?;
         let StoreConfig { data_dir, limits } = config;
         let loader = TableLoader::start().map_err(OpenError::io("a thread"))?;
-        let (loaded, engine) = engine::open(data_dir.as_deref(), limits.max_history, loader)?;
+        let (loaded, engine) = engine::open(data_dir.as_deref(), limits.of_history(), loader)?;
         let loaded = loaded.map(TableLoader::finish);
         warn_of_a_late_clock(loaded.leases.last_epoch.max(loaded.floors.greatest()));
         let setup = StoreSetup {
@@ -210,7 +210,9 @@ impl Store {
             lasting,
         } = setup;
         let events = Arc::new(Events::after(loaded.revision));
-        let sinks = sinks::all(&events, &lasting);
+        loaded.history.limit(limits.of_history());
+        let history = Arc::new(PastTerms::new(std::mem::take(&mut loaded.history)));
+        let sinks = sinks::all(&events, &lasting, &history);
         let Lasting {
             audit,
             metrics,
@@ -241,7 +243,7 @@ impl Store {
             commit_queue: CommitQueue::new(loaded.revision, durability, sinks),
             events,
             audit,
-            documents: Mutex::new(loaded.documents),
+            documents: Mutex::new(loaded.documents.into_values().collect()),
             floors: Mutex::new(floors),
             table,
             timer: Arc::new(loaded.leases.timer),
@@ -251,7 +253,7 @@ impl Store {
             restored,
             opened_at: now,
             limits,
-            term_history: engine.as_ref().map(|engine| engine.log.terms()),
+            history,
             metrics,
             data_dir,
             waiting,

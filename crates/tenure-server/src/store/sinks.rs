@@ -8,12 +8,18 @@ use tracing::field::display;
 use tracing::{debug, info};
 
 use super::Lasting;
+use super::history::PastTerms;
 use crate::events::Events;
 use crate::model::{Cause, LeaseChange, Sink};
 
 /// Returns all sinks, in the order in which they get the changes. **A new sink is a line here.**
-pub(super) fn all(events: &Arc<Events>, lasting: &Lasting) -> Vec<Arc<dyn Sink>> {
+pub(super) fn all(
+    events: &Arc<Events>,
+    lasting: &Lasting,
+    history: &Arc<PastTerms>,
+) -> Vec<Arc<dyn Sink>> {
     vec![
+        history.clone(),
         Arc::new(Log),
         lasting.metrics.clone(),
         lasting.audit.clone(),

@@ -182,15 +182,6 @@ impl<'a> LeaseTransaction<'a> {
         is_known.then_some(age)
     }
 
-    /// Returns the terms that are in memory, newest first.
-    pub(super) fn past_terms(&self) -> Vec<TermRecord> {
-        self.entry
-            .past
-            .iter()
-            .flat_map(|past| past.terms())
-            .collect()
-    }
-
     /// Returns the running term. Its time may be over if no change has ended it yet.
     pub(super) fn running_term(&self) -> Option<TermRecord> {
         if self.unrecorded.is_some() {
@@ -302,7 +293,6 @@ impl<'a> LeaseTransaction<'a> {
         self.has_changed = true;
         floors.raise(namespace, last);
         drop(floors);
-        self.entry.past = None;
         self.inner.table.deleted.forget_old(now);
         let retired = self.record().retired().collect();
         let deleted = Content::Deleted(Deleted { last, retired });
@@ -484,13 +474,6 @@ impl<'a> LeaseTransaction<'a> {
             Cause::Lapsed(_) | Cause::Deleted => None,
         };
         let term = self.term_to_record(running, reason, grant_path.is_some());
-        if self.inner.term_history.is_none()
-            && let Some(term) = &term
-        {
-            // Terms are recorded at once, because in memory nothing is ever undone.
-            let past = self.entry.past.get_or_insert_default();
-            past.record(term.clone(), self.inner.limits.max_history);
-        }
         if grant_path.is_some() {
             self.entry.terms += 1;
             self.entry.recent.begin(self.now);

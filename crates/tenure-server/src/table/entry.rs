@@ -3,7 +3,7 @@
 use tenure_core::lease::{Lease, Priority, Record, Waiting};
 use tokio::sync::watch;
 
-use super::{Past, Recent};
+use super::Recent;
 use crate::model::LeaseVersion;
 
 /// One lease. `W` is the channel to which the outcome of a waiting acquire is sent.
@@ -18,8 +18,6 @@ pub(crate) struct Entry<W> {
     /// The sender that notifies long polls of the revision. Most leases have no waiters or
     /// watchers, and take no memory for it.
     pub(crate) interest: Option<Box<watch::Sender<u64>>>,
-    /// Its terms, if the store is in memory.
-    pub(crate) past: Option<Box<Past>>,
     /// The numbers of its terms for overviews.
     pub(crate) recent: Recent,
 }
@@ -31,7 +29,6 @@ impl<W> Entry<W> {
             revision,
             terms: 0,
             interest: None,
-            past: None,
             recent: Recent::default(),
         }
     }

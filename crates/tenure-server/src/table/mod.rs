@@ -3,7 +3,6 @@
 mod counts;
 mod deleted;
 mod entry;
-mod past;
 mod recent;
 mod shard;
 
@@ -21,7 +20,6 @@ use crate::config::Limits;
 pub(crate) use crate::model::LeaseKey;
 pub(crate) use counts::Full;
 pub(crate) use entry::Entry;
-pub(crate) use past::Past;
 pub(crate) use recent::Recent;
 pub(crate) use shard::Shard;
 

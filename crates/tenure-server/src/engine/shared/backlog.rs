@@ -14,7 +14,7 @@ use tenure_core::Epoch;
 use super::log::{Edit, LogError, MOST_EDITS, SharedLog};
 use super::places::{self, DeletedLease, Segment};
 use super::shadow::AppliedBatch;
-use crate::engine::pending::{PendingLease, SEGMENT, segments};
+use super::pending::{PendingLease, SEGMENT, segments};
 use crate::model::{Content, DELETED_LIMIT, LeaseKey, TermRecord};
 
 /// The size of the backlog, in changes or bytes, from which commits wait for it. A server that was
@@ -177,25 +177,6 @@ impl Backlog {
     /// Returns whether the backlog has reached this part of its limit.
     pub(super) const fn is_over(&self, part: usize) -> bool {
         self.size.changes >= LIMIT.changes / part || self.size.bytes >= LIMIT.bytes / part
-    }
-
-    /// Returns the terms of a lease that may have no place, oldest first, and whether all earlier
-    /// ones were deleted.
-    pub(super) fn terms(&self, key: &LeaseKey) -> (Vec<TermRecord>, bool) {
-        let ready = self.ready.iter().filter(|ready| ready.key == *key);
-        let ready = ready.map(|ready| &ready.pending);
-        let (mut terms, mut is_deleted) = (Vec::new(), false);
-        for pending in ready.chain(self.leases.get(key)) {
-            let (newer, was_deleted) = pending.clone().into_terms();
-            if was_deleted {
-                terms.clear();
-                is_deleted = true;
-            }
-            for term in newer {
-                term.add_to(&mut terms);
-            }
-        }
-        (terms, is_deleted)
     }
 
     /// Takes the next lease, if fewer than `most` edits are ready. The caller makes its edits.

@@ -22,7 +22,7 @@ use super::stop::Stop;
 use crate::clock;
 use crate::config::{ClusterAccess, ClusterConfig};
 use crate::engine::{AppendError, Loaded, first_revision};
-use crate::model::{Floors, StoreId};
+use crate::model::{Floors, HistoryLimits, StoreId};
 use crate::random::OsRandom;
 
 /// The number of copies that begin again, one after the other, before the log says so. A copy may
@@ -39,12 +39,11 @@ const MOST_PAUSE: Duration = Duration::from_secs(60);
 /// engine that it returns. When the store has dropped the engine, the follower runs again.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    connect: Arc<dyn Connect>,
     /// `None` while an engine has the chain. The engine puts it into the seat when it is dropped.
     chain: Option<Chain>,
     seat: Seat,
     shadow: Shadow,
-    max_history: usize,
+    history: HistoryLimits,
     /// The note in the head that the last take-over replaced.
     note: Option<String>,
     /// The damage of the log, as far as this server sees, until a copy is right.
@@ -134,21 +133,20 @@ impl Damage {
 }
 
 impl Follower {
-    /// Creates a follower of the log that `connect` opens. The store remembers at most
-    /// `max_history` terms of each lease. The flag `stop` ends all waits.
+    /// Creates a follower of the log that `connect` opens. The flag `stop` ends all waits.
     pub(crate) fn new(
         connect: Arc<dyn Connect>,
         config: &ClusterConfig,
-        max_history: usize,
+        history: HistoryLimits,
         stop: Arc<Stop>,
     ) -> Result<Self, FollowError> {
-        Self::with_clock(connect, config, max_history, stop, OwnershipClock::System)
+        Self::with_clock(connect, config, history, stop, OwnershipClock::System)
     }
 
     pub(super) fn with_clock(
         connect: Arc<dyn Connect>,
         config: &ClusterConfig,
-        max_history: usize,
+        history: HistoryLimits,
         stop: Arc<Stop>,
         clock: OwnershipClock,
     ) -> Result<Self, FollowError> {
@@ -174,11 +172,10 @@ impl Follower {
         };
         let chain = Chain::new(connect.connect()?, timings, shell);
         Ok(Self {
-            connect,
             chain: Some(chain),
             seat: Seat::default(),
             shadow: Shadow::default(),
-            max_history,
+            history,
             note: None,
             damage: None,
             begun_again: 0,
@@ -472,17 +469,13 @@ impl Follower {
 
     /// Hands the chain to an engine.
     fn own(&mut self, generation: u64, copied: super::shadow::Copied) -> Result<Reign, Ended> {
-        let reader = self.connect.connect();
-        let chain = self.chain()?;
-        let reader = reader.map_err(|error| {
-            chain.leave();
-            Ended::Refused(error.to_string())
-        })?;
         let Some(chain) = self.chain.take() else {
             return Err(Ended::Stopped);
         };
         let seat = Arc::clone(&self.seat);
-        let (loaded, engine) = SharedEngine::new(chain, seat, reader, copied, self.max_history);
+        let of_lease = self.history.of_lease;
+        let (mut loaded, engine) = SharedEngine::new(chain, seat, copied, of_lease);
+        loaded.history.limit(self.history);
         self.begun_again = 0;
         self.damage = None;
         self.status.change(|view| {

@@ -16,14 +16,15 @@ mod chain;
 mod change;
 mod follow;
 mod head;
-mod history;
 mod leftover;
 pub(crate) mod log;
 #[cfg(test)]
 pub(crate) mod memory;
 mod owner;
+mod pending;
 mod places;
 mod recover;
+mod replay;
 mod restore;
 mod retire;
 mod retrying;

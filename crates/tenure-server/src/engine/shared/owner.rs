@@ -1,6 +1,6 @@
 //! The engine of a server that owns a shared log.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tenure_core::Instant;
@@ -10,11 +10,10 @@ use tracing::warn;
 use super::backlog::{Backlog, Position, Slice, Tables};
 use super::chain::{Chain, Parts};
 use super::head::ContentRecord;
-use super::history::SharedTerms;
-use super::log::{MOST_BYTES, MOST_EDITS, SharedLog};
+use super::log::{MOST_BYTES, MOST_EDITS};
 use super::shadow::Copied;
 use crate::clock;
-use crate::engine::{AppendError, Batch, Load, Loaded, Log, Progress, TermHistory};
+use crate::engine::{AppendError, Batch, Load, Loaded, Log, Progress};
 use crate::model::{ChangeSet, Content, Floors};
 
 /// The time between two calls of [`SharedLog::maintain`].
@@ -42,9 +41,8 @@ pub(crate) struct SharedEngine {
     /// `None` only while this value is dropped.
     chain: Option<Chain>,
     seat: Seat,
-    backlog: Arc<Mutex<Backlog>>,
+    backlog: Backlog,
     tables: Tables,
-    terms: Arc<SharedTerms>,
     maintained_at: Instant,
 }
 
@@ -53,7 +51,6 @@ impl SharedEngine {
     pub(super) fn new(
         chain: Chain,
         seat: Seat,
-        reader: Box<dyn SharedLog>,
         copied: Copied,
         max_history: usize,
     ) -> (Loaded, Self) {
@@ -62,10 +59,9 @@ impl SharedEngine {
             sequence: content.placed,
             revision: content.placed_revision,
         });
-        let backlog = Arc::new(Mutex::new(Backlog::after(placed, copied.recent)));
+        let backlog = Backlog::after(placed, copied.recent);
         let engine = Self {
             maintained_at: chain.now(),
-            terms: SharedTerms::new(reader, Arc::clone(&backlog)),
             backlog,
             tables: Tables::new(max_history, copied.deleted),
             seat,
@@ -80,16 +76,12 @@ impl SharedEngine {
         self.chain.as_mut().ok_or_else(gone)
     }
 
-    fn backlog(&self) -> MutexGuard<'_, Backlog> {
-        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Makes edits of the next leases, until there are `most`, or until an append is due: a lease
     /// may need a read of its terms, and many reads of a slow service would delay the append for
     /// so long that another server takes over.
     fn make_edits(&mut self, most: usize) {
         let mut has_made = false;
-        while let Some((key, pending)) = { self.backlog().take_lease(most) } {
+        while let Some((key, pending)) = self.backlog.take_lease(most) {
             let Some(chain) = &mut self.chain else {
                 return;
             };
@@ -100,7 +92,7 @@ impl SharedEngine {
             }
             has_made = true;
             match self.tables.edits(&mut *chain.log, &key, &pending) {
-                Ok(edits) => self.backlog().set_edits(edits),
+                Ok(edits) => self.backlog.set_edits(edits),
                 Err(error) => {
                     let text =
                         format!("terms can't be read; the places will be written later: {error}");
@@ -119,8 +111,8 @@ impl SharedEngine {
         if most > 0 {
             self.make_edits(most);
         }
-        let slice = self.backlog().slice(most, MOST_BYTES);
-        let has_edits = !slice.edits.is_empty() || self.backlog().placed != slice.placed;
+        let slice = self.backlog.slice(most, MOST_BYTES);
+        let has_edits = !slice.edits.is_empty() || self.backlog.placed != slice.placed;
         let chain = self.chain()?;
         chain.machine.handle_timeout(chain.now());
         let head = match chain.drain() {
@@ -145,7 +137,7 @@ impl SharedEngine {
         chain.prepare(head, content, Parts { batch: None, edits });
         match chain.append() {
             Ok(()) => {
-                self.backlog().remove(&slice);
+                self.backlog.remove(&slice);
                 Ok(true)
             }
             Err(error) if error.is_transient() => {
@@ -192,14 +184,14 @@ impl Log for SharedEngine {
         }
         let changes: usize = sets.iter().map(|set| set.changes.len()).sum();
         let bytes = batch.to_bytes();
-        let carried = match self.backlog().is_over(CARRY_FROM) {
+        let carried = match self.backlog.is_over(CARRY_FROM) {
             // As many places as changes, so that the backlog does not grow.
             true => changes.clamp(LEAST_CARRIED, MOST_EDITS),
             false => 0,
         };
         self.make_edits(carried);
         let room = MOST_BYTES.saturating_sub(bytes.len());
-        let slice = self.backlog().slice(carried, room);
+        let slice = self.backlog.slice(carried, room);
         let chain = self.chain()?;
         let Some(record) = chain.record() else {
             return Err(chain.not_owner());
@@ -230,7 +222,7 @@ impl Log for SharedEngine {
         };
         chain.prepare(head, content, parts);
         chain.append()?;
-        let mut backlog = self.backlog();
+        let backlog = &mut self.backlog;
         backlog.remove(&slice);
         for change in sets.iter().flat_map(|set| &set.changes) {
             let term = change.term.as_deref();
@@ -259,7 +251,7 @@ impl Log for SharedEngine {
                 // A beat, if it is due: the last append may have been long ago.
                 self.advance(0)?;
                 loop {
-                    let is_over = self.backlog().is_over(1);
+                    let is_over = self.backlog.is_over(1);
                     if !is_over || !self.advance(MOST_EDITS)? {
                         break;
                     }
@@ -268,7 +260,7 @@ impl Log for SharedEngine {
         }
         self.maintain()?;
         // After a refusal the next attempt is made when the machine allows it.
-        Ok(match self.backlog().is_empty() || !has_advanced {
+        Ok(match self.backlog.is_empty() || !has_advanced {
             true => Progress::Done,
             false => Progress::More,
         })
@@ -281,19 +273,13 @@ impl Log for SharedEngine {
     }
 
     fn close(&mut self) -> Result<(), AppendError> {
-        self.terms.close();
         self.chain()?.leave();
         Ok(())
-    }
-
-    fn terms(&self) -> Arc<dyn TermHistory> {
-        Arc::clone(&self.terms) as Arc<dyn TermHistory>
     }
 }
 
 impl Drop for SharedEngine {
     fn drop(&mut self) {
-        self.terms.close();
         if let Some(mut chain) = self.chain.take() {
             // The store ends, so nothing may be answered from its memory. If the log is not vacated
             // yet, the follower does that.

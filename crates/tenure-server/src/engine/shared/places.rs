@@ -23,7 +23,7 @@ use tenure_core::Epoch;
 use tenure_core::lease::{LeaseId, Stored};
 
 use super::log::{Page, Place, PlaceRange};
-use crate::engine::batch::{
+use crate::engine::entry::{
     COLUMNS, Column, Columns, TermFields, columns, decode, fields, put, record,
 };
 use crate::model::{LeaseKey, TermRecord};
@@ -105,7 +105,6 @@ pub(super) fn lease(key: &LeaseKey, stored: &Stored, revision: u64) -> Place {
             Column::Null => continue,
             Column::Number(number) => (*number).into(),
             Column::Text(text) => text.as_ref().into(),
-            Column::LastText(text) => (*text).into(),
             Column::Ids(ids) => ids.iter().map(|id| id.to_wire().to_string()).collect(),
             // A lease has no such column.
             Column::Bytes(_) => continue,
@@ -389,16 +388,6 @@ pub(super) fn all(prefix: &str, after: Option<&str>) -> PlaceRange {
 /// Returns the first possible key after this one. Keys have no character before `-`.
 fn after(key: &str) -> String {
     format!("{key}!")
-}
-
-/// Returns the range of all terms whose places come before the key `before`, the last one first.
-pub(super) fn all_terms(before: Option<&str>) -> PlaceRange {
-    let all = all("term/", None);
-    PlaceRange {
-        to: before.map_or(all.to, ToOwned::to_owned),
-        descending: true,
-        ..all
-    }
 }
 
 fn to_json(value: &impl Serialize) -> Bytes {

@@ -11,7 +11,7 @@ use super::head::{Closed, ContentRecord, HeadError, HeadRecord};
 use super::leftover::{leftover, without_head};
 use super::log::{LogError, LoggedBatch, SharedLog};
 use super::shadow::{CopyError, Copying, Shadow};
-use crate::engine::embedded::REVISIONS_AHEAD;
+use crate::engine::restore::REVISIONS_AHEAD;
 use crate::engine::{Batch, Contents, Restored};
 use crate::model::StoreId;
 
@@ -199,7 +199,7 @@ pub(crate) fn recover(
     };
     write(log, &sighting, &recovered, Some(batch), &mut wait)?;
     Ok(Restored {
-        contents: Contents::of(&loaded, 0),
+        contents: Contents::of_all(&loaded),
         is_final: false,
         epochs_above: above.map_or(0, tenure_core::Epoch::get),
         revisions_above: revision,

@@ -4,6 +4,7 @@
 //! over. Further appends write the places, and the last one makes the head vacant. So a restore
 //! that was interrupted leaves no log that a server would use, and it can be repeated.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,8 +17,10 @@ use super::leftover::leftover;
 use super::log::{Edit, MOST_BYTES, MOST_EDITS, Place, SharedLog};
 use super::places::{self, DeletedLease, KINDS, Segment};
 use super::recover::RecoverError;
-use crate::engine::embedded::Examined;
-use crate::engine::{OpenError, RestoreError, Restored};
+use super::pending::SEGMENT;
+use crate::engine::restore::Backup;
+use crate::engine::{Loaded, RestoreError, Restored};
+use crate::model::{LeaseKey, TermRecord};
 
 /// Writes the content of a backup into an empty log. `place` names the log in errors.
 pub(crate) fn restore(
@@ -26,7 +29,7 @@ pub(crate) fn restore(
     file: &Path,
     mut wait: impl FnMut(Duration),
 ) -> Result<Restored, RestoreError> {
-    let backup = Examined::open(file)?;
+    let backup = Backup::open(file)?;
     let next = backup.next(file)?;
     let count = backup.loaded.documents.len();
     if count > 0 {
@@ -54,62 +57,42 @@ pub(crate) fn restore(
     };
     let note = note_of("restored from", &file.display().to_string());
     let written = Filling::begin(log, content, note, &mut wait)
-        .map_err(Failed::Log)
-        .and_then(|filling| fill(filling, &backup, file));
-    match written {
-        Ok(()) => Ok(next.restored),
-        Err(Failed::Backup(OpenError::Damaged { path, detail })) => {
-            Err(RestoreError::Damaged { path, detail })
-        }
-        Err(Failed::Backup(error)) => Err(RestoreError::Backup(error)),
-        Err(Failed::Log(error)) => Err(RestoreError::Log {
-            log: place.into(),
-            error,
-        }),
-    }
-}
-
-/// The reason why a log was not filled.
-enum Failed {
-    Backup(OpenError),
-    Log(RecoverError),
-}
-
-impl From<OpenError> for Failed {
-    fn from(error: OpenError) -> Self {
-        Self::Backup(error)
-    }
-}
-
-impl From<RecoverError> for Failed {
-    fn from(error: RecoverError) -> Self {
-        Self::Log(error)
-    }
+        .and_then(|filling| fill(filling, &backup.loaded));
+    written.map_err(|error| RestoreError::Log {
+        log: place.into(),
+        error,
+    })?;
+    Ok(next.restored)
 }
 
 /// Writes everything in the backup.
-fn fill(mut filling: Filling<'_>, backup: &Examined, file: &Path) -> Result<(), Failed> {
-    backup.for_terms::<Failed>(file, |key, terms| {
-        let Some(first) = terms.first() else {
-            return Ok(());
-        };
-        let first_epoch = first.epoch.get();
-        let segment = Segment { first_epoch, terms };
-        Ok(filling.put(places::segment(&key, &segment))?)
-    })?;
+fn fill(mut filling: Filling<'_>, loaded: &Loaded) -> Result<(), RecoverError> {
+    let mut segments: BTreeMap<&LeaseKey, Vec<TermRecord>> = BTreeMap::new();
+    for (key, term) in loaded.history.iter() {
+        segments.entry(key).or_default().push(term.clone());
+    }
+    for (key, terms) in segments {
+        for terms in terms.chunks(SEGMENT) {
+            let segment = Segment {
+                first_epoch: terms.first().map_or(0, |first| first.epoch.get()),
+                terms: terms.to_vec(),
+            };
+            filling.put(places::segment(key, &segment))?;
+        }
+    }
     // A place of a deleted lease has the revision of the deletion, which only gives the order. These
     // numbers are below all revisions.
-    for (number, (key, retired)) in (1..).zip(&backup.loaded.deleted) {
+    for (number, (key, retired)) in (1..).zip(&loaded.deleted) {
         filling.put(places::deleted(&DeletedLease {
             key: key.clone(),
             revision: number,
             retired: retired.clone(),
         }))?;
     }
-    for (key, stored, revision) in &backup.loaded.leases {
+    for (key, stored, revision) in &loaded.leases {
         filling.put(places::lease(key, stored, *revision))?;
     }
-    Ok(filling.finish()?)
+    filling.finish()
 }
 
 /// A log that is being filled.

@@ -17,9 +17,10 @@ use tenure_core::lease::LeaseId;
 use super::head::ContentRecord;
 use super::log::{LogError, LoggedBatch, Place, PlaceRange, SharedLog};
 use super::places::{self, BadPlace, DeletedLease};
-use crate::engine::batch::{Leases, LoggedChange, apply};
+use super::replay::{Leases, apply};
+use crate::engine::entry::LoggedChange;
 use crate::engine::{Batch, Loaded};
-use crate::model::{Content, LeaseKey};
+use crate::model::{Content, History, LeaseKey};
 
 /// A copy of the leases in a shared log.
 #[derive(Debug, Default)]
@@ -28,6 +29,8 @@ pub(super) struct Shadow {
     leases: Leases,
     /// The deleted leases by the revisions of their deletions.
     deleted: BTreeMap<u64, DeletedLease>,
+    /// The terms. The batches since the first read have all later ones.
+    history: History,
     /// The revision of the last batch that was applied.
     revision: u64,
     /// Its sequence number.
@@ -50,6 +53,8 @@ enum Phase {
     Leases(Vec<PlaceRange>),
     /// The deleted leases after this key are to be read.
     Deleted(Option<String>),
+    /// The terms after this key are to be read.
+    Terms(Option<String>),
     /// All places were read; some batches may be missing.
     Places,
     /// The copy was right as of [`Shadow::revision`].
@@ -167,6 +172,25 @@ impl Shadow {
                 match page.into_iter().next_back() {
                     Some(last) => {
                         self.phase = Phase::Deleted(Some(last.key));
+                        Ok(Copying::More)
+                    }
+                    None => {
+                        self.phase = Phase::Terms(None);
+                        Ok(Copying::More)
+                    }
+                }
+            }
+            Phase::Terms(after) => {
+                let page = log.places(&places::all("term/", after.as_deref()))?;
+                for place in &page {
+                    let (key, terms) = places::read_terms(place)?;
+                    for term in terms {
+                        self.history.record(&key, term);
+                    }
+                }
+                match page.into_iter().next_back() {
+                    Some(last) => {
+                        self.phase = Phase::Terms(Some(last.key));
                         Ok(Copying::More)
                     }
                     None => {
@@ -295,6 +319,10 @@ impl Shadow {
         for change in changes.iter().flatten() {
             if let Content::Deleted(deleted) = &change.content {
                 self.note_deleted(&change.key, change.revision, &deleted.retired);
+                self.history.forget(&change.key);
+            }
+            if let Some(term) = &change.term {
+                self.history.record(&change.key, term.clone());
             }
         }
         apply(&mut changes, &mut self.leases).map_err(CopyError::NotWhole)?;
@@ -368,7 +396,8 @@ impl Shadow {
             leases: leases.collect(),
             revision: content.revision,
             floors: content.floors.clone(),
-            documents: Vec::new(),
+            history: self.history,
+            documents: BTreeMap::new(),
             store_id: Some(content.store.clone()),
             deleted: Vec::new(),
         };

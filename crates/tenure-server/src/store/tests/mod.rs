@@ -12,7 +12,7 @@ mod watching;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::Epoch;
@@ -23,8 +23,8 @@ use tokio::time::timeout;
 
 use super::{Store, StoreSetup};
 use crate::config::{Limits, StoreConfig};
-use crate::engine::{AppendError, Batch, Engine, Load, Loaded, Log, Progress, TermHistory};
-use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey, TermRecord};
+use crate::engine::{AppendError, Batch, Engine, Load, Loaded, Log, Progress};
+use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey};
 use crate::shares::Tenant;
 
 /// Long enough for every step of a test.
@@ -41,14 +41,9 @@ struct Scripted {
     shelf: Arc<Shelf>,
 }
 
-/// The terms that the engine has committed.
+/// How the engine behaves.
 #[derive(Debug, Default)]
 struct Shelf {
-    terms: Mutex<Vec<TermRecord>>,
-    /// Readers wait while a test holds this lock.
-    reading: Mutex<()>,
-    /// The number of reads that have begun.
-    asked: AtomicUsize,
     /// The number of remaining parts of the checkpoint.
     parts_of_rest: AtomicUsize,
     /// The number of checkpoints without a commit before them.
@@ -70,16 +65,12 @@ struct Script {
 
 impl Log for Scripted {
     fn append(&mut self, _: &Batch, sets: &[ChangeSet]) -> Result<(), AppendError> {
-        let changes = || sets.iter().flat_map(|set| &set.changes);
-        let _ = self.batches.send(changes().cloned().collect());
+        let changes = sets.iter().flat_map(|set| &set.changes);
+        let _ = self.batches.send(changes.cloned().collect());
         // After the end of the test, every batch is committed.
         let verdict = self.verdicts.recv().unwrap_or(Ok(()));
         assert!(!self.shelf.panics.load(Ordering::SeqCst), "planted");
-        verdict?;
-        let recorded = changes().filter_map(|change| change.term.as_deref());
-        let mut terms = self.shelf.terms.lock().unwrap();
-        terms.extend(recorded.cloned());
-        Ok(())
+        verdict
     }
 
     fn confirm(&mut self) -> Result<(), AppendError> {
@@ -112,20 +103,6 @@ impl Log for Scripted {
             true => Err(AppendError::Unknown("fsync: EIO".into())),
             false => Ok(()),
         }
-    }
-
-    fn terms(&self) -> Arc<dyn TermHistory> {
-        Arc::clone(&self.shelf) as Arc<dyn TermHistory>
-    }
-}
-
-impl TermHistory for Shelf {
-    fn terms(&self, _: &LeaseKey, last: Epoch, most: usize) -> Result<Vec<TermRecord>, String> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        let _reading = self.reading.lock().unwrap();
-        let terms = self.terms.lock().unwrap();
-        let seen = terms.iter().rev().filter(|term| term.epoch <= last);
-        Ok(seen.take(most).cloned().collect())
     }
 }
 
@@ -383,49 +360,31 @@ fn holder(write: &LeaseChange) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_history_is_as_of_the_moment_at_which_the_lease_was_read() {
+async fn a_history_has_the_end_of_each_term_once_it_is_answered_and_no_undone_end() {
     let (store, script) = held().await;
-    let told = {
-        let _reading = script.shelf.reading.lock().unwrap();
-        let told = tokio::spawn({
-            let store = store.clone();
-            async move { store.history(&key(), None).await }
-        });
-        tokio::task::block_in_place(|| {
-            let until = std::time::Instant::now() + SOON;
-            while script.shelf.asked.load(Ordering::Relaxed) == 0 {
-                assert!(std::time::Instant::now() < until);
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            // The history request has read the lease and waits for the disk, while terms end and
-            // begin.
-            let runtime = tokio::runtime::Handle::current();
-            for number in 1..=3 {
-                let released = operate(&store, Operation::Release(id(number)));
-                script.commit();
-                runtime.block_on(answer(released)).unwrap();
-                let granted = acquire(&store, number + 1, Duration::ZERO);
-                script.commit();
-                runtime.block_on(answer(granted)).unwrap();
-            }
-        });
-        told
+    let ends = || async {
+        let history = store.history(&key(), None).await.unwrap();
+        let ends = history.iter().map(|term| (term.holder.clone(), term.end));
+        ends.collect::<Vec<_>>()
     };
-    let history = told.await.unwrap().unwrap();
-    let terms: Vec<_> = history.iter().map(|term| &*term.holder).collect();
-    assert_eq!(terms, ["candidate-1"]);
-    assert_eq!(history[0].end, None);
-    let history = store.history(&key(), None).await.unwrap();
-    let ends: Vec<_> = history.iter().map(|term| term.end).collect();
-    assert_eq!(
-        ends,
-        [
-            None,
-            Some(TermEnd::Released),
-            Some(TermEnd::Released),
-            Some(TermEnd::Released)
-        ]
-    );
+    let running = |number: u64| (format!("candidate-{number}"), None);
+    let released = |number: u64| (format!("candidate-{number}"), Some(TermEnd::Released));
+    let undone = operate(&store, Operation::Release(id(1)));
+    on_engine(&script, Script::batch).await;
+    script.decide(Err(AppendError::DiskFull("no space".into())));
+    assert_eq!(refusal(undone).await, Code::DiskFull);
+    assert_eq!(ends().await, [running(1)]);
+    for number in 1..=3 {
+        let ended = operate(&store, Operation::Release(id(number)));
+        on_engine(&script, Script::commit).await;
+        answer(ended).await.unwrap();
+        assert_eq!(ends().await[0], released(number));
+        let granted = acquire(&store, number + 1, Duration::ZERO);
+        on_engine(&script, Script::commit).await;
+        answer(granted).await.unwrap();
+    }
+    let expected = [running(4), released(3), released(2), released(1)];
+    assert_eq!(ends().await, expected);
 }
 
 /// Waits until `revision` has been assigned to a change.

@@ -8,6 +8,7 @@ use crate::config::{ClusterConfig, SharedEngine};
 use crate::engine::log::Log;
 use crate::engine::shared::{FollowError, Follower, Stop, init, recover};
 use crate::engine::{Existing, backup_shared};
+use crate::model::HistoryLimits;
 
 /// The configuration of a server.
 fn cluster(url: &str, schema: &str, failover: Failover) -> ClusterConfig {
@@ -35,7 +36,7 @@ fn start(config: &ClusterConfig) -> Result<Follower, FollowError> {
         thread::sleep(PATIENCE);
         ends.set();
     });
-    let mut follower = Follower::new(connect_as(config), config, 10, stop)?;
+    let mut follower = Follower::new(connect_as(config), config, HistoryLimits::NONE, stop)?;
     follower.look_first().map(|()| follower)
 }
 

@@ -13,7 +13,7 @@ use super::super::stop::Stop;
 use super::*;
 use crate::config::{ClusterConfig, EtcdConfig, SharedEngine};
 use crate::engine::shared::log::Connect as _;
-use crate::model::{EPOCHS_LEFT, Floors, LeaseKey};
+use crate::model::{EPOCHS_LEFT, Floors, HistoryLimits, LeaseKey};
 
 const EPOCH: u64 = 1_700_000_000_000;
 
@@ -33,7 +33,7 @@ fn own(service: &Arc<MemoryService>) -> Reign {
     let mut config = ClusterConfig::new("store-1", "http://store-1", engine);
     config.ownership = Duration::from_secs(1);
     let stop = Arc::<Stop>::default();
-    let mut follower = Follower::new(Arc::new(service.connect()), &config, 20, stop).unwrap();
+    let mut follower = Follower::new(Arc::new(service.connect()), &config, HistoryLimits::NONE, stop).unwrap();
     follower.run_until_owner().unwrap()
 }
 

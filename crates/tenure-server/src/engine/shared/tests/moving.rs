@@ -1,7 +1,7 @@
 //! Backups of a log while a server writes, final ones, and restores into a log.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use tempfile::TempDir;
@@ -13,8 +13,9 @@ use super::super::log::{
 use super::super::recover::RecoverError;
 use super::super::{backup, restore};
 use super::*;
-use crate::engine::embedded::{BackupFile, Examined};
-use crate::engine::{BackupError, Contents, Existing, OpenError, RestoreError, Restored};
+use crate::engine::backup::BackupFile;
+use crate::engine::restore::Backup;
+use crate::engine::{BackupError, Contents, Existing, RestoreError, Restored};
 
 /// The number of leases: enough that their places need several appends.
 const LEASES: u64 = 150;
@@ -93,40 +94,10 @@ impl<F: FnMut() + Send> SharedLog for Busy<F> {
     }
 }
 
-/// The last terms of all leases in a backup.
-fn terms(backup: &Examined, file: &Path) -> BTreeMap<LeaseKey, Vec<TermRecord>> {
-    let mut all = BTreeMap::<LeaseKey, Vec<TermRecord>>::new();
-    let read = backup.for_terms::<OpenError>(file, |key, terms| {
-        all.entry(key).or_default().extend(terms);
-        Ok(())
-    });
-    read.unwrap();
-    all
-}
-
-fn last(terms: &[TermRecord]) -> &[TermRecord] {
-    &terms[terms.len().saturating_sub(MOST)..]
-}
-
 /// Checks the content of a backup.
 fn check_backup(files: &Files, model: &Model) {
-    let backup = Examined::open(&files.path()).unwrap();
-    let found = terms(&backup, &files.path());
-    let leases = backup.loaded.leases.iter().cloned();
-    let leases = leases.map(|(key, stored, revision)| (key, (stored, revision)));
-    assert_eq!(leases.collect::<BTreeMap<_, _>>(), model.leases);
-    assert_eq!(backup.loaded.floors.greatest(), model.floor);
-    let deleted: BTreeMap<_, _> = backup.loaded.deleted.iter().cloned().collect();
-    for (key, retired) in &model.deleted {
-        if !model.leases.contains_key(key) {
-            assert_eq!(deleted.get(key), Some(retired), "{key:?}");
-        }
-    }
-    for key in model.leases.keys() {
-        let expected = model.terms.get(key).map_or(&[][..], |terms| last(terms));
-        let found = found.get(key).map_or(&[][..], |terms| last(terms));
-        assert_eq!(found, expected, "{key:?}");
-    }
+    let backup = Backup::open(&files.path()).unwrap();
+    model.check(&backup.loaded, "the backup");
 }
 
 /// A log with many leases, that a server owns.
@@ -335,7 +306,7 @@ fn a_restored_log_has_everything_and_a_final_backup_goes_on_where_it_ended() {
             assert!(above >= Epoch::new(restored.epochs_above));
             expected.floor = above;
         }
-        expected.check(&next.loaded, &*next.engine.terms(), "restored");
+        expected.check(&next.loaded, "restored");
         let before = head_of(&service.content()).content.store;
         assert_eq!(next.loaded.store_id, Some(before));
     }
@@ -383,7 +354,7 @@ fn an_interrupted_restore_leaves_a_log_that_no_server_uses_and_can_be_repeated()
         });
         files.restore(&mut *log(&target)).unwrap();
         let owner = Server::new("last", &target).own();
-        model.check(&owner.loaded, &*owner.engine.terms(), "restored");
+        model.check(&owner.loaded, "restored");
     }
     assert!(interrupted > 3, "{interrupted}");
 }

@@ -3,27 +3,22 @@
 //! The backup lacks the grants that the store made after the backup. No other candidate may be
 //! granted their epochs again, so epochs and revisions continue far above those of the backup.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rusqlite::Connection;
-use tempfile::NamedTempFile;
 use tenure_core::Epoch;
 
 use super::backup::Contents;
-use super::backup_file::apply_batches;
-use super::check::Checked;
-use super::folder::{self, Folder, check_file, private};
-use super::schema::{self, Meta};
-use super::{check, final_mark, term_rows};
+use super::file_log::{Folder, place, restore_note as note_of};
+use super::snapshot::{Position, SnapshotReader, decoded, merge};
+use super::{LeaseList, Loaded, OpenError, RecoverError};
 use crate::clock;
-use crate::engine::{LeaseList, Loaded, OpenError, RecoverError, wal};
-use crate::model::{Floors, LeaseKey, TermRecord};
+use crate::model::Floors;
 
 /// The distance by which revisions continue above those of the backup: more changes than a store
 /// makes in years.
-pub(in crate::engine) const REVISIONS_AHEAD: u64 = 1 << 40;
+pub(super) const REVISIONS_AHEAD: u64 = 1 << 40;
 
 /// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,45 +125,31 @@ pub enum RestoreError {
 ///
 /// [`RestoreError`].
 pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
-    let backup = open(file)?;
+    let backup = Backup::open(file)?;
     let folder = Folder::open(data_dir)?;
-    if let Some(path) = folder.trace_of_a_store() {
+    if let Some(path) = folder.trace_of_a_store()? {
         return Err(RestoreError::StoreThere { path });
     }
-    check_file(file, true).map_err(refused)?;
-    let restoring = folder.restoring();
-    let restored = copy(backup, &folder).and_then(|()| raise(&restoring, file));
-    if restored.is_err() {
-        // No file here could pass for a store. If this file stays, no store starts.
-        let _ = fs::remove_file(&restoring);
-        let _ = folder.sync();
-        return restored;
-    }
-    // From here on a missing database is damage. While the database still has its temporary name,
-    // no store starts.
-    folder.mark()?;
+    let next = backup.next(file)?;
     let at = clock::rfc3339(clock::wall()).unwrap_or_default();
     folder.note_restore(&format!("restored at {at} from {}", file.display()))?;
-    let database = folder.database();
-    let name = || {
-        fs::rename(&restoring, &database)?;
-        folder.sync()
+    let mut leases = LeaseList::new();
+    let mut content = backup.loaded.map(|them| leases = them);
+    (content.revision, content.floors) = (next.revision, next.floors);
+    // An entry of the old log never continues this one.
+    let covers = Position {
+        sequence: backup.covers.sequence + 1,
+        checksum: 0,
     };
-    name().map_err(OpenError::io(&database))?;
-    restored
-}
-
-/// Opens a backup.
-fn open(file: &Path) -> Result<File, RestoreError> {
-    let unreadable = |error| {
-        let path = file.to_owned();
-        RestoreError::Backup(OpenError::Io { path, error })
-    };
-    let backup = File::open(file).map_err(unreadable)?;
-    match backup.metadata().map_err(unreadable)?.is_file() {
-        true => Ok(backup),
-        false => Err(unreadable(io::Error::other("it is not a file"))),
+    let placed = place(&folder, folder.restoring(), covers, &content, |writer| {
+        let mut leases = leases.iter();
+        leases.try_for_each(|(key, stored, revision)| writer.lease(key, stored, *revision))
+    });
+    if placed.is_err() {
+        let _ = forget_restore(data_dir);
     }
+    placed?;
+    Ok(next.restored)
 }
 
 /// Returns the time and the backup of the restore that created the store in `data_dir`, until
@@ -176,7 +157,7 @@ fn open(file: &Path) -> Result<File, RestoreError> {
 /// [`restore`] has no such note.
 #[must_use]
 pub fn restore_note(data_dir: &Path) -> Option<String> {
-    fs::read_to_string(folder::restore_note(data_dir)).ok()
+    fs::read_to_string(note_of(data_dir)).ok()
 }
 
 /// Removes the note of a restore. Call this when the audit log contains the restore.
@@ -185,117 +166,59 @@ pub fn restore_note(data_dir: &Path) -> Option<String> {
 ///
 /// The file can't be removed.
 pub fn forget_restore(data_dir: &Path) -> io::Result<()> {
-    fs::remove_file(folder::restore_note(data_dir))
+    fs::remove_file(note_of(data_dir))
 }
 
-/// Copies the backup to the path of a database that is being restored.
-fn copy(mut backup: File, folder: &Folder) -> Result<(), RestoreError> {
-    let path = folder.restoring();
-    let mut write = || {
-        let mut copy = private().truncate(true).open(&path)?;
-        // The directory entry is durable before any content.
-        folder.sync()?;
-        // Journals that an interrupted restore left do not belong to this copy.
-        for left in [wal::with_suffix(&path, "-journal"), wal::log_of(&path)] {
-            match fs::remove_file(left) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        io::copy(&mut backup, &mut copy)?;
-        copy.sync_all()
-    };
-    Ok(write().map_err(OpenError::io(&path))?)
-}
-
-/// Converts an error of the check into the reason why the file is refused as a backup.
-fn refused(error: OpenError) -> RestoreError {
-    match error {
-        OpenError::Damaged { path, detail } => RestoreError::Damaged { path, detail },
-        error => RestoreError::Backup(error),
-    }
-}
-
-/// Checks the whole copy, and raises its epochs and revisions far above those of the backup, unless
-/// that is a final one.
-fn raise(copy: &Path, backup: &Path) -> Result<Restored, RestoreError> {
-    let broken = |error: rusqlite::Error| refused(schema::broken(backup, &error));
-    let examined = Examined::of(copy, backup, None)?;
-    let next = examined.next(backup)?;
-    let raised = Meta {
-        revision: next.revision,
-        floors: next.floors,
-        ..examined.meta
-    };
-    raised.write(&examined.connection).map_err(broken)?;
-    final_mark::remove(&examined.connection).map_err(broken)?;
-    Ok(next.restored)
-}
-
-/// A copy of a backup that passed all checks.
+/// A backup that was read and checked.
 #[derive(Debug)]
-pub(in crate::engine) struct Examined {
-    connection: Connection,
-    meta: Meta,
-    pub(in crate::engine) loaded: Loaded,
+pub(super) struct Backup {
+    pub(super) loaded: Loaded,
     contents: Contents,
+    covers: Position,
     is_final: bool,
-    /// The copy, if it goes away with this.
-    _copy: Option<NamedTempFile>,
 }
 
 /// The position at which a restored store goes on.
 #[derive(Debug)]
-pub(in crate::engine) struct Next {
+pub(super) struct Next {
     /// All changes have a greater revision.
-    pub(in crate::engine) revision: u64,
+    pub(super) revision: u64,
     /// No epoch up to its floor is granted.
-    pub(in crate::engine) floors: Floors,
+    pub(super) floors: Floors,
     /// The same for people.
-    pub(in crate::engine) restored: Restored,
+    pub(super) restored: Restored,
 }
 
-impl Examined {
-    /// Checks a backup, which stays as it is.
-    pub(in crate::engine) fn open(file: &Path) -> Result<Self, RestoreError> {
-        let mut backup = open(file)?;
-        check_file(file, true).map_err(refused)?;
-        // The file has mode 0600.
-        let copied = NamedTempFile::new().and_then(|mut copy| {
-            io::copy(&mut backup, &mut copy)?;
-            Ok(copy)
+impl Backup {
+    /// Reads and checks a backup.
+    pub(super) fn open(file: &Path) -> Result<Self, RestoreError> {
+        let metadata = fs::metadata(file).map_err(OpenError::io(file)).map_err(refused)?;
+        if !metadata.is_file() {
+            let error = OpenError::io(file)(io::Error::other("it is not a file"));
+            return Err(refused(error));
+        }
+        let (mut snapshot, content) = SnapshotReader::open(file).map_err(refused)?;
+        let (damaged, header) = (snapshot.damaged(), snapshot.header.clone());
+        let mut contents = Contents::of(&content);
+        contents.bytes = snapshot.bytes();
+        let mut leases = LeaseList::new();
+        let merged = merge(&mut snapshot, Default::default(), |lease| {
+            let lease = decoded(lease, &damaged)?;
+            contents.add(&lease.1);
+            leases.push_back(lease);
+            Ok(())
         });
-        let copy = copied.map_err(OpenError::io(std::env::temp_dir()))?;
-        let path = copy.path().to_owned();
-        Self::of(&path, file, Some(copy))
-    }
-
-    /// Checks this copy of a backup, and brings its tables up to date.
-    fn of(
-        copy: &Path,
-        backup: &Path,
-        temporary: Option<NamedTempFile>,
-    ) -> Result<Self, RestoreError> {
-        let broken = |error: rusqlite::Error| refused(schema::broken(backup, &error));
-        let connection = schema::connect_to_copy(copy).map_err(broken)?;
-        let mut checked = check::load(&connection, backup, LeaseList::new()).map_err(refused)?;
-        apply_batches(&connection, &mut checked).map_err(broken)?;
-        let Checked { loaded, meta, .. } = checked;
-        let is_final = final_mark::is_there(&connection, loaded.revision).map_err(broken)?;
-        let bytes = fs::metadata(copy).map_err(OpenError::io(copy))?.len();
-        let contents = Contents::of(&loaded, bytes);
+        merged.map_err(refused)?;
         Ok(Self {
-            connection,
-            meta,
-            loaded,
+            loaded: content.map(|()| leases),
             contents,
-            is_final,
-            _copy: temporary,
+            covers: header.covers,
+            is_final: header.is_final,
         })
     }
 
     /// Returns the position at which a store that is restored from this backup goes on.
-    pub(in crate::engine) fn next(&self, backup: &Path) -> Result<Next, RestoreError> {
+    pub(super) fn next(&self, backup: &Path) -> Result<Next, RestoreError> {
         let loaded = &self.loaded;
         let (revision, floors, above) = match self.is_final {
             true => (loaded.revision, loaded.floors.clone(), loaded.last_epoch()),
@@ -322,25 +245,12 @@ impl Examined {
             restored,
         })
     }
+}
 
-    /// Gives all segments of terms to `each`, with the first epoch of each.
-    ///
-    /// # Errors
-    ///
-    /// The first error of `each`, or a message about a segment that is not valid.
-    pub(in crate::engine) fn for_terms<E: From<OpenError>>(
-        &self,
-        backup: &Path,
-        mut each: impl FnMut(LeaseKey, Vec<TermRecord>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let broken = |error: rusqlite::Error| E::from(schema::broken(backup, &error));
-        let select = self.connection.prepare(term_rows::SELECT_ALL);
-        let mut select = select.map_err(broken)?;
-        let mut rows = select.query([]).map_err(broken)?;
-        while let Some(row) = rows.next().map_err(broken)? {
-            let (key, terms) = term_rows::read_all(row).map_err(broken)?;
-            each(key, terms)?;
-        }
-        Ok(())
+/// Converts an error of the check into the reason why the file is refused as a backup.
+fn refused(error: OpenError) -> RestoreError {
+    match error {
+        OpenError::Damaged { path, detail } => RestoreError::Damaged { path, detail },
+        error => RestoreError::Backup(error),
     }
 }

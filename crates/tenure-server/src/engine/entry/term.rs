@@ -27,7 +27,7 @@ pub(crate) type TermFields = (
 type PeriodFields = (u32, u64, u64, u64);
 
 /// Returns the columns of a term.
-pub(super) fn columns(term: &TermRecord) -> [Column<'_>; 8] {
+pub(in crate::engine) fn columns(term: &TermRecord) -> [Column<'_>; 8] {
     [
         term.holder.as_str().into(),
         term.owner.as_ref().map(Owner::as_str).into(),
@@ -43,7 +43,7 @@ pub(super) fn columns(term: &TermRecord) -> [Column<'_>; 8] {
 }
 
 /// Reads the columns that [`columns`] returns.
-pub(super) fn decode(columns: &mut Columns<'_>) -> Result<TermRecord, DecodeError> {
+pub(in crate::engine) fn decode(columns: &mut Columns<'_>) -> Result<TermRecord, DecodeError> {
     let holder = columns.text("holder")?.to_owned();
     let owner = columns.optional_text("owner")?.map(ToOwned::to_owned);
     let end = match columns.optional_text("end")? {

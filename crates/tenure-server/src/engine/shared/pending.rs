@@ -50,12 +50,6 @@ impl PendingLease {
             term.clone().add_to(&mut self.terms);
         }
     }
-
-    /// Returns the terms that have changed, oldest first; and whether all earlier ones were
-    /// deleted.
-    pub(super) fn into_terms(self) -> (Vec<TermRecord>, bool) {
-        (self.terms, self.deletion.is_some())
-    }
 }
 
 #[cfg(test)]

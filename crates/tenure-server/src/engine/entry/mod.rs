@@ -1,26 +1,30 @@
-//! Batches: the content of a log, in an encoding that is the same in every log. A shared log has it
-//! compressed.
+//! Entries: the commits of a log, in a form that is the same in every log.
 //!
-//! A batch has one or more changes of leases. It names the revision that it follows, so that the
-//! batches form a chain and a missing batch is detected. A checksum covers the whole batch.
+//! An [`Entry`] has a batch: one or more changes of leases and documents. Each entry has the checksum
+//! of the entry before, and each batch the revision that it follows. So the entries form a chain, and
+//! a missing one is detected.
 
+mod changed;
 mod codec;
+mod commit;
 mod lease;
-mod replay;
 mod retired;
 mod term;
 
+use axum::body::Bytes;
 use tenure_core::Epoch;
 
-use crate::model::{ChangeSet, Content, Deleted, LeaseChange, LeaseKey, TermRecord};
+use crate::model::{
+    ChangeSet, Content, Deleted, DocumentChange, LeaseChange, LeaseKey, TermRecord,
+};
 
-pub(super) use codec::{Column, Columns, DecodeError, put};
+pub(super) use changed::{ChangedLease, ChangedLeases};
+pub(super) use codec::{Column, Columns, DecodeError, put, put_nested};
+pub(super) use commit::{Entry, EntryKind};
 pub(super) use lease::{COLUMNS, columns, decode};
-pub(super) use replay::{Leases, Replay, apply};
-pub(super) use term::{TermFields, fields, record};
+pub(super) use term::{TermFields, columns as term_columns, decode as decode_term, fields, record};
 
-use codec::put_nested;
-use retired::RetiredDelta;
+pub(super) use retired::RetiredDelta;
 
 /// Changes in encoded form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,16 +110,28 @@ impl Batch {
             for (index, change) in set.changes.iter().enumerate() {
                 encode_change(change, delta(set, index), &mut self.changes);
             }
+            for document in &set.documents {
+                put_item(&mut self.changes, DOCUMENT, |to| {
+                    let content = document.content.as_deref().map(Column::Bytes);
+                    let content = content.unwrap_or(Column::Null);
+                    put(to, &[document.name.as_str().into(), document.revision.into(), content]);
+                });
+            }
         }
     }
 
     /// Decodes the changes, in order. The checksum matched, so an invalid change was written by
     /// another program.
     pub(super) fn changes(&self) -> Result<Vec<LoggedChange>, String> {
+        self.all_changes().map(|(leases, _)| leases)
+    }
+
+    /// Decodes the changes of leases and of documents, each in order.
+    pub(super) fn all_changes(&self) -> Result<(Vec<LoggedChange>, Vec<DocumentChange>), String> {
         let mut columns = Columns(&self.changes);
-        let mut changes = Vec::new();
+        let mut changes = (Vec::new(), Vec::new());
         while !columns.is_empty() {
-            let item = decode_item(&mut columns, self.previous, &mut changes);
+            let item = decode_item(&mut columns, &mut changes);
             item.map_err(|_| format!("the batch up to revision {} is not valid", self.revision))?;
         }
         Ok(changes)
@@ -130,7 +146,7 @@ const GREATEST_RATIO: usize = 255;
 
 /// Returns the content of a block of LZ4 that follows the length of its content; `None` if it is
 /// damaged.
-fn decompressed(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn decompressed(bytes: &[u8]) -> Option<Vec<u8>> {
     let (len, block) = lz4_flex::block::uncompressed_size(bytes).ok()?;
     // A damaged length must not use up the memory.
     if len > GREATEST_RATIO * block.len() {
@@ -144,6 +160,7 @@ const LEASE: &str = "L";
 const LEASE_WITH_DELTA: &str = "C";
 const DELETED: &str = "D";
 const TERM: &str = "T";
+const DOCUMENT: &str = "B";
 
 /// Returns the difference that this change of the set made to the retired ids of the lease. Returns
 /// `None` if the difference is not known, or if it is not shorter than the whole list.
@@ -188,7 +205,7 @@ fn encode_change(change: &LeaseChange, delta: Option<RetiredDelta>, to: &mut Vec
         (Content::Deleted(deleted), _) => put_item(to, DELETED, |to| {
             put(to, &names());
             let last = deleted.last.map(Epoch::get).into();
-            put(to, &[last, Column::Ids(&deleted.retired)]);
+            put(to, &[change.revision.into(), last, Column::Ids(&deleted.retired)]);
         }),
     }
     if let Some(term) = &change.term {
@@ -205,14 +222,21 @@ fn put_item(to: &mut Vec<u8>, kind: &str, write: impl FnOnce(&mut Vec<u8>)) {
     put_nested(to, write);
 }
 
-/// Reads an item: a change, or the term of the last change.
+/// Reads an item: a change of a lease, the term of the last change, or a change of a document.
 fn decode_item(
     from: &mut Columns<'_>,
-    previous: u64,
-    changes: &mut Vec<LoggedChange>,
+    (changes, documents): &mut (Vec<LoggedChange>, Vec<DocumentChange>),
 ) -> Result<(), DecodeError> {
     let kind = from.text("kind")?;
     let mut item = Columns(from.bytes("item")?);
+    if kind == DOCUMENT {
+        documents.push(DocumentChange {
+            name: item.text("name")?.to_owned(),
+            revision: item.number("revision")?,
+            content: item.optional_bytes("content")?.map(Bytes::copy_from_slice),
+        });
+        return item.end();
+    }
     if kind == TERM {
         let (key, last) = (item.key()?, changes.last_mut());
         let last = last.filter(|last| last.key == key);
@@ -223,12 +247,10 @@ fn decode_item(
     let (key, revision, content) = match kind {
         DELETED => {
             let key = item.key()?;
+            let revision = item.number("revision")?;
             let last = item.optional_number("last")?.and_then(Epoch::new);
             let retired = item.ids("retired")?;
-            // The encoding has no revision: the changes of a batch have consecutive revisions.
-            let before = changes.last().map_or(previous, |change| change.revision);
-            let deleted = Content::Deleted(Deleted { last, retired });
-            (key, before + 1, deleted)
+            (key, revision, Content::Deleted(Deleted { last, retired }))
         }
         LEASE => {
             let (key, stored, revision) = decode(&mut item)?;

@@ -83,67 +83,88 @@ fn three() -> [Batch; 3] {
     ]
 }
 
-/// Returns tables that contain the lease as of this revision.
-fn tables(lease: Option<(u64, &[u64])>) -> Loaded {
-    let lease = lease.map(|(revision, ids)| (LeaseKey::of_text("ns/job"), stored(ids), revision));
-    Loaded {
-        leases: lease.into_iter().collect(),
-        revision: 10,
-        ..Loaded::default()
+/// Applies batches to a lease as of revision 10. Returns the lease.
+fn applied(
+    batches: &[Batch],
+    before: Option<(u64, &[u64])>,
+) -> Result<Option<(Stored, u64)>, String> {
+    let (mut content, mut leases) = (Loaded::<()>::default(), ChangedLeases::new());
+    content.revision = batches[0].previous;
+    for batch in batches {
+        content.apply(batch, &mut leases)?;
     }
-}
-
-/// Applies batches to loaded tables.
-fn replay(batches: &[Batch], loaded: &mut Loaded) -> Result<Vec<Vec<LoggedChange>>, String> {
-    let mut replay = Replay::of(batches, loaded.revision)?;
-    for lease in std::mem::take(&mut loaded.leases) {
-        loaded.leases.extend(replay.pass(lease)?);
-    }
-    replay.finish(loaded)
+    let (_, change) = leases.pop_first().unwrap();
+    change.finish(before.map(|(revision, ids)| (stored(ids), revision)))
 }
 
 #[test]
-fn a_delta_is_applied_to_the_revision_that_it_follows_whatever_the_tables_have() {
-    let versions: [Option<(u64, &[u64])>; 4] = [
-        None,
-        Some((11, &[1, 2, 3])),
-        Some((12, &[2, 3, 4])),
-        Some((13, &[3, 4, 5])),
-    ];
-    for version in versions {
-        let mut loaded = tables(version);
-        replay(&three(), &mut loaded).unwrap();
-        let (_, lease, revision) = loaded.leases.pop_back().unwrap();
-        assert_eq!((lease, revision), (stored(&[3, 4, 5]), 13), "{version:?}");
-        assert_eq!(loaded.revision, 13);
-        // The batches are applied once more, as after a crash between two checkpoints.
-        let mut again = tables(Some((13, &[3, 4, 5])));
-        replay(&three(), &mut again).unwrap();
-        assert_eq!(again.leases.pop_back().unwrap().1, stored(&[3, 4, 5]));
-    }
+fn deltas_are_applied_to_the_list_that_they_follow() {
+    let last = Ok(Some((stored(&[3, 4, 5]), 13)));
+    assert_eq!(applied(&three(), None), last);
+    assert_eq!(applied(&three()[1..], Some((11, &[1, 2, 3]))), last);
+    assert_eq!(applied(&three()[2..], Some((12, &[2, 3, 4]))), last);
 }
 
 #[test]
 fn a_delta_that_does_not_follow_the_lease_is_an_error() {
-    // The tables are behind the first batch: the change with revision 11 is missing.
-    let mut loaded = tables(Some((9, &[1, 2])));
-    loaded.revision = 11;
-    let error = replay(&three()[1..], &mut loaded).unwrap_err();
+    let error = applied(&three()[1..], Some((9, &[1, 2]))).unwrap_err();
     assert!(error.contains("follows revision 11"), "{error}");
+    assert!(applied(&three()[1..], None).is_err());
 }
 
 #[test]
 fn a_missing_batch_is_an_error() {
-    let [first, second, third] = three();
-    for batches in [
-        vec![second.clone()],
-        vec![first, third.clone()],
-        vec![third],
-    ] {
-        assert!(replay(&batches, &mut tables(None)).is_err());
+    let [first, _, third] = three();
+    let error = applied(&[first, third], None).unwrap_err();
+    assert!(error.contains("after revision 11 are missing"), "{error}");
+}
+
+#[test]
+fn a_lease_that_is_deleted_and_created_again_has_its_last_state() {
+    let gone = Deleted {
+        last: Epoch::new(9),
+        retired: vec![id(4)],
+    };
+    let deletion = |revision| ChangeSet {
+        changes: vec![change(revision, Content::Deleted(gone.clone()))],
+        ..set(Some((12, &[2, 3, 4])), revision, &[])
+    };
+    let [first, second, _] = three();
+    let deleted = [second.clone(), batch(12, &[deletion(13)])];
+    assert_eq!(applied(&deleted, Some((11, &[1, 2, 3]))), Ok(None));
+    let again = batch(13, &[set(None, 14, &[4])]);
+    let delta = batch(14, &[set(Some((14, &[4])), 15, &[4, 5])]);
+    let all = [first, second, batch(12, &[deletion(13)]), again, delta];
+    assert_eq!(applied(&all, None), Ok(Some((stored(&[4, 5]), 15))));
+    let (mut content, mut leases) = (Loaded::<()>::default(), ChangedLeases::new());
+    content.revision = 10;
+    for batch in &all {
+        content.apply(batch, &mut leases).unwrap();
     }
-    let mut newer = tables(Some((14, &[1])));
-    assert!(replay(&three(), &mut newer).is_err(), "newer than the log");
+    assert_eq!(content.floors.of_new("ns"), Epoch::new(9));
+    assert_eq!(content.deleted.len(), 1);
+}
+
+#[test]
+fn documents_are_read_as_they_were_written() {
+    let change = |name: &str, revision, content: Option<&'static [u8]>| DocumentChange {
+        name: name.into(),
+        revision,
+        content: content.map(Bytes::from_static),
+    };
+    let documents = |documents| ChangeSet {
+        documents,
+        ..ChangeSet::default()
+    };
+    let both = documents(vec![change("a", 11, Some(b"1")), change("b", 12, Some(b""))]);
+    let gone = documents(vec![change("a", 13, None)]);
+    let (mut content, mut leases) = (Loaded::<()>::default(), ChangedLeases::new());
+    content.revision = 10;
+    content.apply(&batch(10, &[both]), &mut leases).unwrap();
+    assert_eq!(content.documents["a"].content, b"1".as_slice());
+    content.apply(&batch(12, &[gone]), &mut leases).unwrap();
+    let names: Vec<_> = content.documents.keys().map(String::as_str).collect();
+    assert_eq!((names, content.revision), (vec!["b"], 13));
 }
 
 #[test]
@@ -216,29 +237,6 @@ fn a_batch_that_is_not_valid_is_an_error() {
     let [mut batch, ..] = three();
     batch.changes.truncate(batch.changes.len() - 1);
     assert!(batch.changes().is_err());
-}
-
-#[test]
-fn changes_before_a_deletion_need_no_row_that_the_deletion_removed() {
-    let gone = Deleted {
-        last: Epoch::new(9),
-        retired: vec![id(4)],
-    };
-    let mut deletion = set(Some((12, &[2, 3, 4])), 13, &[]);
-    deletion.changes = vec![change(13, Content::Deleted(gone))];
-    let [_, second, _] = three();
-    let batches = [second, batch(12, &[deletion])];
-    // A checkpoint has applied the deletion, and the log still has the change before it.
-    let mut loaded = tables(None);
-    loaded.revision = 11;
-    let lacking = replay(&batches, &mut loaded).unwrap();
-    assert!(loaded.leases.is_empty());
-    assert_eq!(
-        (loaded.revision, loaded.floors.of_new("ns")),
-        (13, Epoch::new(9))
-    );
-    assert_eq!(loaded.deleted.len(), 1);
-    assert_eq!(lacking.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1]);
 }
 
 #[test]

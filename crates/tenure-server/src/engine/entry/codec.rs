@@ -19,8 +19,6 @@ pub(crate) enum Column<'a> {
     Bytes(&'a [u8]),
     /// The bytes of lease ids, one after the other.
     Ids(&'a [LeaseId]),
-    /// A text that ends the row, and is therefore encoded without its length.
-    LastText(&'a str),
 }
 
 impl From<u64> for Column<'_> {
@@ -57,7 +55,6 @@ pub(crate) fn put(to: &mut Vec<u8>, columns: &[Column<'_>]) {
                 ids.iter()
                     .for_each(|id| to.extend_from_slice(&id.to_bytes()));
             }
-            Column::LastText(text) => to.extend_from_slice(text.as_bytes()),
         }
     }
 }

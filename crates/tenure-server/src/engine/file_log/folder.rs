@@ -1,0 +1,209 @@
+//! The data directory: private, locked, and never silently created again.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::engine::OpenError;
+
+/// The time for which a start tries to take the lock: the process of a killed store may not have
+/// ended yet.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A data directory. Either this process alone uses it until this value is dropped, or this process
+/// only reads it.
+#[derive(Debug)]
+pub(in crate::engine) struct Folder {
+    path: PathBuf,
+    /// The lock file. The operating system releases the lock when the process ends, for any reason.
+    _lock: Option<File>,
+}
+
+/// The files of a log and its snapshots, each kind in order.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// The snapshots, by the number of the last entry that they cover.
+    pub(super) snapshots: Vec<(u64, PathBuf)>,
+    /// The files of the log, by the number of their first entry.
+    pub(super) logs: Vec<(u64, PathBuf)>,
+}
+
+impl Folder {
+    pub(in crate::engine) fn open(path: &Path) -> Result<Self, OpenError> {
+        let path = path.to_owned();
+        if path.exists() && !path.is_dir() {
+            return Err(OpenError::NotAFolder { path });
+        }
+        // Only the owner may read the directory: the lease ids in it allow others to take over
+        // leases.
+        let mut builder = DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(&path);
+        made.map_err(OpenError::io(&path))?;
+        let lock = path.join("lock");
+        let file = private().open(&lock).map_err(OpenError::io(&lock))?;
+        let started = Instant::now();
+        while !try_lock(&file, &lock)? {
+            if started.elapsed() >= LOCK_PATIENCE {
+                return Err(OpenError::InUse { path });
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Self {
+            path,
+            _lock: Some(file),
+        })
+    }
+
+    /// Returns a data directory that is only read: it is not created, locked or changed.
+    pub(in crate::engine) fn peek(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            _lock: None,
+        }
+    }
+
+    /// Locks a directory that is only read, so that no store starts on it. Returns `None` if a
+    /// store uses it now.
+    pub(in crate::engine) fn keep_out(&self) -> Result<Option<File>, OpenError> {
+        let lock = self.path.join("lock");
+        let file = File::open(&lock).map_err(OpenError::io(&lock))?;
+        Ok(try_lock(&file, &lock)?.then_some(file))
+    }
+
+    pub(in crate::engine) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the path of the snapshot that covers the entries up to this one.
+    pub(super) fn snapshot(&self, covers: u64) -> PathBuf {
+        self.path.join(format!("snapshot-{covers:020}"))
+    }
+
+    /// Returns the path of the file of the log that begins with this entry.
+    pub(super) fn log(&self, first: u64) -> PathBuf {
+        self.path.join(format!("log-{first:020}"))
+    }
+
+    /// Returns the path of a snapshot that is being written.
+    pub(super) fn unfinished_snapshot(&self) -> PathBuf {
+        self.path.join("snapshot.new")
+    }
+
+    /// Returns the path of a file of the log that has no entry yet.
+    pub(super) fn unused_log(&self) -> PathBuf {
+        self.path.join("log.new")
+    }
+
+    /// Returns the path of a snapshot that is being restored. While this file exists, no store starts.
+    pub(in crate::engine) fn restoring(&self) -> PathBuf {
+        self.path.join("snapshot.restoring")
+    }
+
+    /// Checks that no unfinished restore left its files here: they must not pass for a new store.
+    pub(super) fn check_not_restoring(&self) -> Result<(), OpenError> {
+        let path = self.restoring();
+        match fs::exists(&path).map_err(OpenError::io(&path))? {
+            true => Err(OpenError::RestoreCutShort { path }),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns whether the directory has a store.
+    pub(in crate::engine) fn has_store(&self) -> Result<bool, OpenError> {
+        self.check_not_restoring()?;
+        match self.path.exists() {
+            true => Ok(!self.files()?.snapshots.is_empty()),
+            false => Ok(false),
+        }
+    }
+
+    /// Returns a file that shows that the directory has, or had, a store: nothing may be restored
+    /// over it. A log beside a snapshot that is being restored may come from an unfinished restore.
+    pub(in crate::engine) fn trace_of_a_store(&self) -> Result<Option<PathBuf>, OpenError> {
+        let files = self.files()?;
+        let is_restoring = self.check_not_restoring().is_err();
+        let logs = files.logs.into_iter().filter(|_| !is_restoring);
+        let mut files = files.snapshots.into_iter().chain(logs);
+        Ok(files.next().map(|(_, path)| path))
+    }
+
+    /// Returns the files of the store.
+    pub(super) fn files(&self) -> Result<Files, OpenError> {
+        let mut files = Files::default();
+        for entry in fs::read_dir(&self.path).map_err(OpenError::io(&self.path))? {
+            let entry = entry.map_err(OpenError::io(&self.path))?;
+            let name = entry.file_name();
+            let Some((kind, number)) = name.to_str().and_then(|name| name.split_once('-')) else {
+                continue;
+            };
+            let is_number = number.len() == 20 && number.bytes().all(|it| it.is_ascii_digit());
+            let Some(number) = number.parse().ok().filter(|_| is_number) else {
+                continue;
+            };
+            match kind {
+                "snapshot" => files.snapshots.push((number, entry.path())),
+                "log" => files.logs.push((number, entry.path())),
+                _ => {}
+            }
+        }
+        files.snapshots.sort_unstable();
+        files.logs.sort_unstable();
+        Ok(files)
+    }
+
+    /// Deletes the snapshots before the one that covers the entry `covers`, and the files of the log
+    /// before the one that begins with the entry `first`. Files that stay are deleted next time.
+    pub(super) fn delete_before(&self, covers: u64, first: u64) {
+        let files = self.files().unwrap_or_default();
+        let snapshots = files.snapshots.into_iter().filter(|(it, _)| *it < covers);
+        let logs = files.logs.into_iter().filter(|(it, _)| *it < first);
+        for (_, path) in snapshots.chain(logs) {
+            if let Err(error) = fs::remove_file(&path) {
+                tracing::warn!(%error, file = %path.display(), "can't delete a file that is not needed any more");
+            }
+        }
+    }
+
+    /// Makes the names in the directory durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// Notes that the store of this directory was restored from a backup, for the audit log of its
+    /// next start.
+    pub(in crate::engine) fn note_restore(&self, text: &str) -> Result<(), OpenError> {
+        let note = restore_note(&self.path);
+        let write = || {
+            let mut file = private().truncate(true).open(&note)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        };
+        write().map_err(OpenError::io(&note))
+    }
+}
+
+/// Tries to lock the file. Returns whether it succeeded.
+fn try_lock(file: &File, path: &Path) -> Result<bool, OpenError> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(OpenError::io(path)(error)),
+    }
+}
+
+/// Returns the path of the file that marks a store as restored from a backup, until the audit log
+/// contains the restore.
+pub(in crate::engine) fn restore_note(data_dir: &Path) -> PathBuf {
+    data_dir.join("RESTORED")
+}
+
+/// Returns the options for a file that is created if it is missing, and that only its owner can
+/// read.
+pub(super) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    options
+}

@@ -1,0 +1,344 @@
+//! A log in the files of a data directory, written by one thread.
+//!
+//! ```text
+//! data_dir/                          0700
+//!   lock                             locked while a store uses the directory
+//!   snapshot-00000000000000000000    all leases as of an entry of the log: its name has the number
+//!   log-00000000000000000001         the entries after it; its name has the number of the first one
+//!   snapshot.new, log.new            the next snapshot and the next file, before they have a name
+//!   snapshot.restoring               during a restore
+//!   RESTORED                         after a restore: its time and its backup, until the audit log
+//!                                    has them
+//! ```
+//!
+//! An append is one write and one sync. The space of a file of the log is reserved before it is used,
+//! so a full disk shows as a failed reservation, and no entry is written in half. When the log has
+//! grown enough, a thread makes a new snapshot of the old one and of the files that are complete, and
+//! deletes them.
+//!
+//! The next start detects files and entries that were lost or changed: each entry and each file names
+//! what it follows. Nothing is ever repaired silently.
+
+mod folder;
+mod log_file;
+mod reading;
+mod snapshots;
+
+use std::borrow::Cow;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tracing::{error, warn};
+
+use super::entry::{Entry, EntryKind};
+use super::snapshot::{Position, SnapshotHeader, SnapshotWriter, decoded};
+use super::{AppendError, Batch, Load, Loaded, LoadedLease, Log, OpenError, Progress};
+use crate::disk_full::is_disk_full;
+use crate::model::{ChangeSet, HistoryLimits, StoreId};
+use crate::random::OsRandom;
+
+use self::folder::private;
+use self::log_file::{LogFile, Reserved, WriteError};
+use self::snapshots::Snapshots;
+
+pub(super) use folder::{Folder, restore_note};
+pub(super) use reading::Reading;
+pub(super) use snapshots::write_snapshot;
+
+/// A log, open for appends.
+#[derive(Debug)]
+pub(super) struct FileLog {
+    /// Dropped before the directory is unlocked, so that its thread has ended by then.
+    snapshots: Snapshots,
+    store: StoreId,
+    file: LogFile,
+    /// Space for the next file.
+    next: Option<Reserved>,
+    /// Whether there was no space for the next file, which is logged once.
+    lacks_space: bool,
+    last: Position,
+    /// The revision of the last change.
+    revision: u64,
+    /// The bytes of the next entry, kept to reuse the memory.
+    frame: Vec<u8>,
+    /// The data directory, locked while the log is open.
+    folder: Folder,
+}
+
+/// Opens or creates the log in `data_dir`, and adds its leases to `leases`. The next revisions are
+/// greater than `least`. Nothing is written to an existing directory before all of it was read.
+pub(super) fn open<L: Extend<LoadedLease>>(
+    data_dir: &Path,
+    history: HistoryLimits,
+    least: u64,
+    mut leases: L,
+) -> Result<(Loaded<L>, FileLog), OpenError> {
+    let folder = Folder::open(data_dir)?;
+    folder.check_not_restoring()?;
+    for path in [folder.unfinished_snapshot(), folder.unused_log()] {
+        // It is truncated before its next use, so it only takes space.
+        let _ = fs::remove_file(path);
+    }
+    let reading = match Reading::of(&folder, history)? {
+        Some(reading) => reading,
+        None => create(&folder, history)?,
+    };
+    if let Some(note) = reading.moved {
+        let path = folder.path().to_owned();
+        return Err(OpenError::Moved { path, note });
+    }
+    let (last, ends) = (reading.last, reading.logs.clone());
+    let snapshot_bytes = reading.snapshot_bytes();
+    let damaged = reading.damaged();
+    let mut loaded = reading.leases(|lease| {
+        leases.extend([decoded(lease, &damaged)?]);
+        Ok::<_, OpenError>(())
+    })?;
+    let store = loaded.store_id.clone().unwrap_or_default();
+    let mut log = FileLog::begin(folder, store, last, loaded.revision, history)?;
+    for (path, end) in &ends {
+        // A file with the same name had no entry, and was replaced.
+        if *path != log.file.path && end.is_whole {
+            log_file::cut(path, end.at).map_err(OpenError::io(path))?;
+        }
+    }
+    log.snapshots.after_start(&ends, snapshot_bytes);
+    let batch = Batch {
+        previous: loaded.revision,
+        revision: least.max(loaded.revision + 1),
+        changes: Vec::new(),
+    };
+    let begun = log.write(EntryKind::Begun, None, &batch);
+    begun.map_err(|error| OpenError::NotWritten {
+        path: log.file.path.clone(),
+        detail: error.to_string(),
+    })?;
+    loaded.revision = batch.revision;
+    Ok((loaded.map(|()| leases), log))
+}
+
+/// Creates the files of a new store.
+fn create(folder: &Folder, history: HistoryLimits) -> Result<Reading, OpenError> {
+    let store = StoreId::random(&mut OsRandom);
+    let content = Loaded {
+        store_id: Some(store.clone()),
+        ..Loaded::default()
+    };
+    let path = folder.unfinished_snapshot();
+    place(folder, path, Position::default(), &content, |_| Ok(()))?;
+    match Reading::of(folder, history)? {
+        Some(reading) => Ok(reading),
+        None => Err(OpenError::NotWritten {
+            path: folder.path().to_owned(),
+            detail: "another program deletes the files of the store".into(),
+        }),
+    }
+}
+
+/// Writes the first snapshot of a directory, which covers the entries up to this one, and an empty
+/// file of the log behind it. The snapshot has the name `path` until it gets its own, which is the last
+/// step: a directory with a snapshot is complete.
+pub(in crate::engine) fn place(
+    folder: &Folder,
+    path: PathBuf,
+    covers: Position,
+    content: &Loaded<()>,
+    leases: impl FnOnce(&mut SnapshotWriter) -> io::Result<()>,
+) -> Result<(), OpenError> {
+    let file = private().truncate(true).open(&path);
+    let header = SnapshotHeader {
+        store: content.store_id.clone().unwrap_or_default(),
+        covers,
+        is_final: false,
+    };
+    let write = |file| {
+        // While a restore is interrupted, its file is there, and no store starts.
+        folder.sync()?;
+        let mut writer = SnapshotWriter::begin(file, &header, content)?;
+        leases(&mut writer)?;
+        writer.finish()?;
+        let log = Reserved::new(folder.unused_log(), 0)?;
+        log.begin(folder.log(covers.sequence + 1), &header.store, covers)?;
+        fs::rename(&path, folder.snapshot(covers.sequence))?;
+        folder.sync()
+    };
+    let written = file.and_then(write);
+    if written.is_err() {
+        // Nothing here could pass for a store.
+        let _ = fs::remove_file(&path);
+        let _ = folder.sync();
+    }
+    written.map_err(OpenError::io(folder.path()))
+}
+
+impl FileLog {
+    /// Begins to append after this entry, in a new file. The files before stay as they are.
+    pub(super) fn begin(
+        folder: Folder,
+        store: StoreId,
+        last: Position,
+        revision: u64,
+        history: HistoryLimits,
+    ) -> Result<Self, OpenError> {
+        let begin = || {
+            let reserved = Reserved::new(folder.unused_log(), 0)?;
+            let file = reserved.begin(folder.log(last.sequence + 1), &store, last)?;
+            folder.sync()?;
+            Ok(file)
+        };
+        let file = begin().map_err(OpenError::io(folder.path()))?;
+        Ok(Self {
+            snapshots: Snapshots::new(folder.path(), history),
+            store,
+            file,
+            next: None,
+            lacks_space: false,
+            last,
+            revision,
+            frame: Vec::new(),
+            folder,
+        })
+    }
+
+    /// Appends an entry.
+    pub(super) fn write(
+        &mut self,
+        kind: EntryKind,
+        note: Option<String>,
+        batch: &Batch,
+    ) -> Result<(), AppendError> {
+        let entry = Entry {
+            sequence: self.last.sequence + 1,
+            follows: self.last.checksum,
+            kind,
+            note,
+            batch: Cow::Borrowed(batch),
+        };
+        self.frame.clear();
+        let mut checksum = self.file.frame(&entry, &mut self.frame);
+        if !self.file.fits(self.frame.len()) {
+            self.begin_next()?;
+            self.frame.clear();
+            checksum = self.file.frame(&entry, &mut self.frame);
+        }
+        let appended = self.file.append(&self.frame);
+        let text = |error| format!("{}: {error}", self.file.path.display());
+        match appended {
+            Ok(()) => {}
+            Err(WriteError::NotWritten(error)) => return Err(AppendError::DiskFull(text(error))),
+            Err(WriteError::Unknown(error)) => return Err(AppendError::Unknown(text(error))),
+            Err(WriteError::NotOwner) => {
+                return Err(AppendError::NotOwner(format!(
+                    "another store uses the folder {}",
+                    self.folder.path().display()
+                )));
+            }
+        }
+        self.last = Position {
+            sequence: entry.sequence,
+            checksum,
+        };
+        self.revision = batch.revision;
+        Ok(())
+    }
+
+    /// Appends an entry without changes.
+    pub(super) fn write_empty(
+        &mut self,
+        kind: EntryKind,
+        note: Option<String>,
+    ) -> Result<(), AppendError> {
+        let batch = Batch {
+            previous: self.revision,
+            revision: self.revision,
+            changes: Vec::new(),
+        };
+        self.write(kind, note, &batch)
+    }
+
+    /// Begins the next file of the log, into which the frame fits.
+    fn begin_next(&mut self) -> Result<(), AppendError> {
+        let frame = self.frame.len();
+        let next = match self.next.take().filter(|next| next.fits(frame)) {
+            Some(next) => Ok(next),
+            None => Reserved::new(self.folder.unused_log(), log_file::HEADER + frame as u64),
+        };
+        let path = self.folder.log(self.last.sequence + 1);
+        let begun = next.and_then(|next| next.begin(path, &self.store, self.last));
+        // Nothing was appended, so a later attempt may succeed.
+        let file = begun.map_err(|error| {
+            let text = format!("{}: {error}", self.folder.unused_log().display());
+            match is_disk_full(&error) {
+                true => AppendError::DiskFull(text),
+                false => AppendError::Busy(text),
+            }
+        })?;
+        let named = self.folder.sync();
+        named.map_err(|error| AppendError::Unknown(format!("{}: {error}", file.path.display())))?;
+        let full = std::mem::replace(&mut self.file, file);
+        self.snapshots.add_complete(full.at);
+        self.lacks_space = false;
+        if let Err(error) = full.cut() {
+            warn!(%error, file = %full.path.display(), "the unused end of a file stays");
+        }
+        Ok(())
+    }
+
+    /// Reserves space for the next file in time.
+    fn reserve(&mut self) {
+        if self.next.is_some() || !self.file.is_half_full() {
+            return;
+        }
+        match Reserved::new(self.folder.unused_log(), 0) {
+            Ok(next) => self.next = Some(next),
+            Err(error) if !self.lacks_space => {
+                self.lacks_space = true;
+                warn!(%error, "no space for the next file of the log; changes go on while the current file has room");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+impl Log for FileLog {
+    fn append(&mut self, batch: &Batch, _: &[ChangeSet]) -> Result<(), AppendError> {
+        self.write(EntryKind::Changes, None, batch)
+    }
+
+    fn confirm(&mut self) -> Result<(), AppendError> {
+        // No other process can have opened the data directory.
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, _: Load) -> Result<Progress, AppendError> {
+        self.reserve();
+        self.snapshots.go_on(self.last.sequence, &self.file);
+        Ok(Progress::Done)
+    }
+
+    fn close(&mut self) -> Result<(), AppendError> {
+        self.snapshots.stop();
+        let _ = fs::remove_file(self.folder.unused_log());
+        match self.write_empty(EntryKind::Vacant, None) {
+            Err(error) if error.is_transient() => {
+                error!(%error, "the log has no mark of this end; nothing is lost");
+                Ok(())
+            }
+            written => written,
+        }
+    }
+}
+
+/// Returns the sizes of the snapshots and of the log in bytes.
+pub(crate) fn sizes(data_dir: &Path) -> [(&'static str, u64); 2] {
+    let files = Folder::peek(data_dir).files().unwrap_or_default();
+    let sum = |files: Vec<(u64, PathBuf)>| {
+        let sizes = files.iter().filter_map(|(_, path)| fs::metadata(path).ok());
+        sizes.map(|metadata| metadata.len()).sum()
+    };
+    [("snapshot", sum(files.snapshots)), ("log", sum(files.logs))]
+}
+
+#[cfg(test)]
+mod tests;
