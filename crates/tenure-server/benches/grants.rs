@@ -1,23 +1,18 @@
-//! Durable grants per second, compared with SQLite alone in the same folder.
+//! Durable acquires and releases per second, compared with the syncs of the disk.
 //!
-//! The baseline is SQLite alone: one thread that writes rows of the same shape, with the same
-//! pragmas, in transactions of as many rows as there are clients. One variant writes only the rows
-//! of leases. The other also writes a row for each term that a release ends, and keeps as many
-//! terms as a store does.
-//!
-//! The store writes both kinds of rows. It also handles requests, decides on grants, maintains a
-//! checksum of everything and wakes the requests that wait for the disk. It is measured in three
-//! ways: without sockets (requests and answers as JSON through its router), over HTTP, and in
-//! memory. In memory nothing waits for a disk, so that result is the cost of the requests alone.
+//! The store is measured in three ways: without sockets (requests and answers as JSON through its
+//! router), over HTTP, and in memory. In memory nothing waits for a disk, so that result is the cost of
+//! the requests alone.
 
 mod support;
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection as Database, params};
 use support::{
     Child, Connection, Kind, Local, Samples, acquire, folder, fresh, path, per_second, proof, table,
 };
@@ -27,82 +22,29 @@ use tokio::task::JoinSet;
 
 const CLIENTS: u64 = 64;
 
-/// The same definition as the store's own table.
-const TABLE: &str = "
-    CREATE TABLE leases (
-        namespace TEXT NOT NULL, lease TEXT NOT NULL, state TEXT NOT NULL, holder TEXT,
-        epoch INTEGER, granted_at_ms INTEGER, duration_ms INTEGER, lease_id BLOB, break_ms INTEGER,
-        lock_delay_ms INTEGER, metadata TEXT NOT NULL, reserved_for TEXT, reserved_ms INTEGER,
-        retired BLOB NOT NULL, revision INTEGER NOT NULL, crc INTEGER NOT NULL,
-        PRIMARY KEY (namespace, lease)
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE terms (
-        namespace TEXT NOT NULL, lease TEXT NOT NULL, epoch INTEGER NOT NULL, holder TEXT NOT NULL,
-        began_at_ms INTEGER NOT NULL, ended_at_ms INTEGER, end TEXT, reason TEXT,
-        crc INTEGER NOT NULL, PRIMARY KEY (namespace, lease, epoch)
-    ) STRICT, WITHOUT ROWID;";
-
-const UPSERT: &str = "
-    INSERT INTO leases (namespace, lease, state, holder, epoch, granted_at_ms, duration_ms,
-        lease_id, break_ms, lock_delay_ms, metadata, reserved_for, reserved_ms, retired, revision,
-        crc)
-    VALUES ('bench', ?1, ?2, 'worker-0000001', ?3, ?3, 86400000, ?4, NULL, 0, '{}', NULL, NULL, ?5,
-        ?3, 1234567890)
-    ON CONFLICT (namespace, lease) DO UPDATE SET state = ?2, holder = 'worker-0000001', epoch = ?3,
-        granted_at_ms = ?3, duration_ms = 86400000, lease_id = ?4, break_ms = NULL,
-        lock_delay_ms = 0, metadata = '{}', reserved_for = NULL, reserved_ms = NULL, retired = ?5,
-        revision = ?3, crc = 1234567890";
-
-const INSERT_TERM: &str = "
-    INSERT INTO terms (namespace, lease, epoch, holder, began_at_ms, ended_at_ms, end, reason, crc)
-    VALUES ('bench', ?1, ?2, 'worker-0000001', ?2, ?2, 'released', NULL, 1234567890)";
-
-/// Deletes all but the last hundred terms, as a store does.
-const FORGET_TERMS: &str = "
-    DELETE FROM terms WHERE namespace = 'bench' AND lease = ?1 AND epoch <= (
-        SELECT epoch FROM terms WHERE namespace = 'bench' AND lease = ?1
-        ORDER BY epoch DESC LIMIT 1 OFFSET 100)";
-
-/// The number of rows of leases after which old terms are deleted, and the number of pages after
-/// which the write-ahead log is moved into the database. A store uses the same numbers.
-const FORGET_AFTER_ROWS: u64 = 4_000;
-const CHECKPOINT_AFTER_PAGES: u64 = 4_000;
-
-/// The rows that SQLite alone writes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rows {
-    Leases,
-    LeasesAndTerms,
-}
-
 fn main() {
     support::serve_if_asked();
     let (rounds, length) = match support::quick() {
         true => (2, Duration::from_millis(200)),
         false => (7, Duration::from_millis(700)),
     };
-    let folders: Vec<_> = (0..4).map(|_| folder()).collect();
+    let folders: Vec<_> = (0..3).map(|_| folder()).collect();
     let runtime = Runtime::new().expect("a runtime");
     let client_runtime = Builder::new_current_thread().enable_all().build();
     let client_runtime = client_runtime.expect("a runtime");
-    let mut leases = Alone::new(folders[0].path(), Rows::Leases);
-    let mut terms = Alone::new(folders[3].path(), Rows::LeasesAndTerms);
     let store = |config| Local::new(Store::open(config).expect("a store"));
     let local = store(StoreConfig::embedded(folders[1].path()));
     let memory = store(StoreConfig::memory());
     let server = Child::start(Kind::Embedded, 0, folders[2].path());
 
-    let mut rates: [Samples; 9] = Default::default();
+    let mut rates: [Samples; 6] = Default::default();
     // The first round is a warm-up.
     for round in 0..=rounds {
         let measured = [
-            leases.commit(CLIENTS, length),
-            terms.commit(CLIENTS, length),
+            syncs(folders[0].path(), length),
             runtime.block_on(local_pairs(&local, CLIENTS, length)),
             client_runtime.block_on(remote_pairs(&server, length)),
             runtime.block_on(local_pairs(&memory, CLIENTS, length)),
-            leases.commit(1, length),
-            terms.commit(1, length),
             runtime.block_on(local_pairs(&local, 1, length)),
             runtime.block_on(hand_overs(&local, length)),
         ];
@@ -112,154 +54,42 @@ fn main() {
             }
         }
     }
-    let [
-        leases,
-        terms,
-        here,
-        behind,
-        memory,
-        single_leases,
-        single_terms,
-        single_here,
-        handed,
-    ] = rates;
-    let row = |name: &str, rate: &Samples, bases: &[&Samples]| {
-        let ratios = bases.iter().map(|base| rate.over(base).text(2));
-        [name.to_owned(), rate.text(0)]
-            .into_iter()
-            .chain(ratios)
-            .collect::<Vec<_>>()
-    };
-    let head = |cells: &[&str]| cells.iter().copied().map(String::from).collect();
-    let bases = [&leases, &terms];
+    let [syncs, here, behind, memory, single, handed] = rates;
+    let row =
+        |name: &str, rate: &Samples| vec![name.to_owned(), rate.text(0), rate.over(&syncs).text(2)];
+    let head = ["", "per second", "over syncs"].map(String::from).to_vec();
     let rows = [
-        head(&[
-            "",
-            "durable changes per second",
-            "over leases alone",
-            "over leases and terms",
-        ]),
-        row("SQLite alone, 64 leases per transaction", &leases, &bases),
-        row("SQLite alone, leases and ended terms", &terms, &bases),
-        row("the store, 64 clients, no sockets", &here, &bases),
-        row("the store, 64 clients over HTTP", &behind, &bases),
-        row("in memory, 64 clients, no sockets", &memory, &bases),
+        head,
+        row("a write and a sync alone, one after the other", &syncs),
+        row("changes of 64 clients, no sockets", &here),
+        row("changes of 64 clients over HTTP", &behind),
+        row("changes of 64 clients, in memory", &memory),
+        row("changes of one client", &single),
+        row("hand-overs of one lease among 64 clients", &handed),
     ];
     table(
-        "Acquire and release of 64 leases (target: over SQLite alone with the same content, which is leases \
-         and terms, at least 0.8)",
-        &rows,
-    );
-    let bases = [&single_leases, &single_terms, &single_here];
-    let rows = [
-        head(&[
-            "",
-            "per second",
-            "over leases alone",
-            "over leases and terms",
-            "over one client",
-        ]),
-        row(
-            "SQLite alone, one lease per transaction",
-            &single_leases,
-            &bases,
-        ),
-        row(
-            "SQLite alone, the lease and its ended term",
-            &single_terms,
-            &bases,
-        ),
-        row("the store, changes of one client", &single_here, &bases),
-        row("the store, hand-overs among 64 clients", &handed, &bases),
-    ];
-    table(
-        "One lease with 64 waiters (target: over SQLite alone at least 0.8)",
+        "Durable acquires and releases (target: hand-overs at least 0.75 of the syncs)",
         &rows,
     );
 }
 
-/// SQLite without a store.
-struct Alone {
-    database: Database,
-    rows: Rows,
-    revision: u64,
-}
-
-impl Alone {
-    fn new(folder: &Path, rows: Rows) -> Self {
-        let database = Database::open(folder.join("alone.db")).expect("a database");
-        let mode = database.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()));
-        mode.expect("a write-ahead log");
-        let pragmas = "PRAGMA synchronous = FULL; PRAGMA cache_size = -8192;
-            PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;";
-        database.execute_batch(pragmas).expect("pragmas");
-        let pages = database.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_AFTER_PAGES);
-        pages.expect("a pragma");
-        database.execute_batch(TABLE).expect("a table");
-        Self {
-            database,
-            rows,
-            revision: 0,
-        }
+/// Returns how many writes of the size of a change the disk makes durable in a second, one after the
+/// other, in a file whose space is there.
+fn syncs(folder: &Path, length: Duration) -> f64 {
+    const SPACE: u64 = 16 << 20;
+    let file = File::create(folder.join("alone")).expect("a file");
+    file.write_all_at(&vec![0; SPACE as usize], 0)
+        .expect("space");
+    file.sync_all().expect("a sync");
+    let began = Instant::now();
+    let mut written: u64 = 0;
+    while began.elapsed() < length {
+        let at = 300 * written % (SPACE - 300);
+        file.write_all_at(&[7; 300], at).expect("a write");
+        file.sync_data().expect("a sync");
+        written += 1;
     }
-
-    /// Commits transactions of `changes` changes each. Returns the changes per second.
-    fn commit(&mut self, changes: u64, length: Duration) -> f64 {
-        let began = Instant::now();
-        let (mut written, mut unforgotten) = (0, 0);
-        while began.elapsed() < length {
-            let transaction = self.database.unchecked_transaction();
-            let transaction = transaction.expect("a transaction");
-            for _ in 0..changes {
-                self.revision += 1;
-                write(&transaction, self.revision, self.rows);
-            }
-            transaction.commit().expect("a commit");
-            written += changes;
-            unforgotten += changes;
-            if self.rows == Rows::LeasesAndTerms && unforgotten >= FORGET_AFTER_ROWS {
-                unforgotten = 0;
-                self.forget_terms();
-            }
-        }
-        per_second(written, began.elapsed())
-    }
-
-    fn forget_terms(&self) {
-        let transaction = self.database.unchecked_transaction();
-        let transaction = transaction.expect("a transaction");
-        for number in 0..CLIENTS {
-            let mut forget = transaction.prepare_cached(FORGET_TERMS).expect("one");
-            forget.execute([lease(number)]).expect("old terms");
-        }
-        transaction.commit().expect("a commit");
-    }
-}
-
-/// Writes a lease that is alternately acquired and released, and keeps its last ids.
-fn write(database: &Database, revision: u64, rows: Rows) {
-    let (id, retired) = ([7_u8; 16], [9_u8; 16 * 32]);
-    let lease = lease(revision % CLIENTS);
-    let is_held = (revision / CLIENTS).is_multiple_of(2);
-    let state = if is_held { "leased" } else { "available" };
-    let mut upsert = database.prepare_cached(UPSERT).expect("a statement");
-    let number = revision as i64;
-    let written = upsert.execute(params![
-        lease,
-        state,
-        number,
-        id.as_slice(),
-        retired.as_slice()
-    ]);
-    written.expect("a row");
-    if rows == Rows::LeasesAndTerms && !is_held {
-        let mut insert = database.prepare_cached(INSERT_TERM).expect("a statement");
-        insert.execute(params![lease, number]).expect("a row");
-    }
-}
-
-fn lease(number: u64) -> String {
-    format!("lease-{number:07}")
+    per_second(written, began.elapsed())
 }
 
 /// Returns the changes per second of clients that acquire and release, each its own lease.

@@ -131,6 +131,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
         return Err(RestoreError::StoreThere { path });
     }
     let next = backup.next(file)?;
+    folder.delete_before(0, u64::MAX);
     let at = clock::rfc3339(clock::wall()).unwrap_or_default();
     folder.note_restore(&format!("restored at {at} from {}", file.display()))?;
     let mut leases = LeaseList::new();
@@ -192,7 +193,9 @@ pub(super) struct Next {
 impl Backup {
     /// Reads and checks a backup.
     pub(super) fn open(file: &Path) -> Result<Self, RestoreError> {
-        let metadata = fs::metadata(file).map_err(OpenError::io(file)).map_err(refused)?;
+        let metadata = fs::metadata(file)
+            .map_err(OpenError::io(file))
+            .map_err(refused)?;
         if !metadata.is_file() {
             let error = OpenError::io(file)(io::Error::other("it is not a file"));
             return Err(refused(error));

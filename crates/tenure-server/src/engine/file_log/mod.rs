@@ -228,10 +228,10 @@ impl FileLog {
             Ok(()) => {}
             Err(WriteError::NotWritten(error)) => return Err(AppendError::DiskFull(text(error))),
             Err(WriteError::Unknown(error)) => return Err(AppendError::Unknown(text(error))),
-            Err(WriteError::NotOwner) => {
-                return Err(AppendError::NotOwner(format!(
-                    "another store uses the folder {}",
-                    self.folder.path().display()
+            Err(WriteError::Replaced) => {
+                return Err(AppendError::Unknown(format!(
+                    "{} was deleted or changed: another store uses the folder, or its files were removed",
+                    self.file.path.display()
                 )));
             }
         }
