@@ -15,7 +15,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_server::{BackupError, Contents, Existing, OpenError, RestoreError, Store, StoreConfig};
-use tenure_server::{backup, final_backup, restore};
+use tenure_server::{backup, final_backup, is_guarded, mark_guarded, restore};
 
 /// A running store, and a directory for its backups and restored stores.
 struct Bench {
@@ -463,6 +463,25 @@ async fn a_store_keeps_its_id_across_a_restart_a_backup_and_a_restore() {
     backup(&first, &file, Existing::Keep).unwrap();
     restore(&file, &restored).unwrap();
     assert_eq!(id_of(&restored), id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_had_access_control_is_marked_after_a_restore_and_a_move() {
+    let mut bench = Bench::new();
+    assert_ok(&bench.api().acquire("job", 1).await);
+    bench.stop().await;
+    let folder = |name: &str| bench.place.path().join(name);
+    backup(bench.store.path(), &bench.file(), Existing::Keep).unwrap();
+    restore(&bench.file(), &folder("open")).unwrap();
+    assert!(!is_guarded(&folder("open")));
+    mark_guarded(bench.store.path()).unwrap();
+    backup(bench.store.path(), &bench.file(), Existing::Replace).unwrap();
+    restore(&bench.file(), &folder("closed")).unwrap();
+    assert!(is_guarded(&folder("closed")));
+    final_backup(&folder("closed"), &folder("final"), Existing::Keep).unwrap();
+    restore(&folder("final"), &folder("moved")).unwrap();
+    assert!(is_guarded(&folder("moved")));
+    drop(open(&folder("moved")).unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
