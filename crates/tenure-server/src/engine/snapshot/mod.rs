@@ -91,8 +91,8 @@ pub(super) fn merge<E: From<OpenError>>(
     let damaged = base.damaged();
     let mut changed = changed.into_iter().peekable();
     let finish = |(key, change): (LeaseKey, ChangedLease),
-                      before: Option<&[u8]>,
-                      each: &mut dyn FnMut(&[u8]) -> Result<(), E>| {
+                  before: Option<&[u8]>,
+                  each: &mut dyn FnMut(&[u8]) -> Result<(), E>| {
         let finished = change.finish(before);
         let finished = finished.map_err(|detail| damaged(format!("{}: {detail}", key.as_str())))?;
         finished.map_or(Ok(()), |bytes| each(&bytes))
