@@ -37,12 +37,12 @@ use bytes::Bytes;
 use tenure_core::UnixMillis;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Error, Row};
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, ToSql, Type};
 
 pub use self::access::{Failover, PostgresAccess, PostgresUrl};
 pub use self::error::PostgresFailure;
-pub use self::opening::{PostgresOpening, humane};
+pub use self::opening::humane;
 pub use self::schema::PostgresSchema;
 pub use self::session::PostgresSession;
 use crate::{
@@ -102,22 +102,20 @@ const READ: &str = "select (select {id}), {date}, r.version,
         case when r.version is distinct from $2 then r.value end, r.key
     from (select 1) as one left join {s}.register r on r.key = any($1)";
 
-/// Replaces a version, and reads the register as it was when the statement began.
-///
-/// PostgreSQL evaluates the condition again after a wait for the lock of the row, on the newest
-/// version of the row.
-const REPLACE: &str = "with home as (select {id} as id), won as (
-        update {s}.register r set version = $3, value = $4 from {durable}
-        where r.key = $1 and r.version = $2 and (select id from home) = $5 returning 1)
+/// Does one of the next two, and reads the register as it was when the statement began.
+const WRITE: &str = "with home as (select {id} as id), won as ({write} returning 1)
     select (select id from home), {date}, r.version, r.value, exists (select from won)
     from (select 1) as one left join {s}.register r on r.key = $1";
 
+/// Replaces a version. PostgreSQL evaluates the condition again after a wait for the lock of the row,
+/// on the newest version of the row.
+const REPLACE: &str = "update {s}.register r set version = $3, value = $4 from {durable}
+    where r.key = $1 and r.version = $2 and (select id from home) = $5";
+
 /// Creates a register. It waits for another client that creates it at the same time.
-const CREATE: &str = "with home as (select {id} as id), won as (
-        insert into {s}.register (key, version, value) select $1, $3, $4 from {durable}
-        where $2 is null and (select id from home) = $5 on conflict do nothing returning 1)
-    select (select id from home), {date}, r.version, r.value, exists (select from won)
-    from (select 1) as one left join {s}.register r on r.key = $1";
+const CREATE: &str = "insert into {s}.register (key, version, value)
+    select $1, $3, $4 from {durable} where $2 is null and (select id from home) = $5
+    on conflict do nothing";
 
 /// The date in milliseconds.
 const DATE: &str = "(extract(epoch from clock_timestamp()) * 1000)::bigint";
@@ -175,13 +173,10 @@ impl PostgresHome {
         {
             return Ok(session);
         }
-        let opening = PostgresOpening {
-            access: &self.access,
-            schema: &self.schema,
-            settings: "",
-            attempt: self.attempt,
-        };
-        opening.open(&self.first).await
+        let opened = self
+            .access
+            .open(&self.schema, "", self.attempt, &self.first);
+        opened.await
     }
 
     /// Sends a statement, over a connection that no other request uses. If the caller gives the
@@ -194,10 +189,9 @@ impl PostgresHome {
             )));
         };
         let mut session = self.session().await?;
-        let sql = self.schema.within(sql).replace("{durable}", &self.durable);
-        let sql = sql
-            .replace("{id}", session.identity_sql)
-            .replace("{date}", DATE);
+        let sql = sql.replace("{durable}", &self.durable);
+        let sql = sql.replace("{id}", session.identity_sql);
+        let sql = self.schema.within(&sql).replace("{date}", DATE);
         let answer = session.send(|client| client.query_typed(&sql, parameters));
         let failed = match timeout(self.attempt, answer).await {
             Ok(Ok(rows)) => {
@@ -207,7 +201,7 @@ impl PostgresHome {
             Ok(Err(failed)) => failed,
             Err(_) => PostgresFailure::closing(Failure::Unknown(format!(
                 "{}: no answer in {}",
-                session.name(),
+                session.name,
                 humane(self.attempt)
             ))),
         };
@@ -230,24 +224,24 @@ impl PostgresHome {
         version: &Version,
         value: &[u8],
     ) -> Result<(bool, Read), Failure> {
-        let sql = match expected {
+        let write = match expected {
             Some(_) => REPLACE,
             None => CREATE,
         };
-        let expected = expected.map(Version::as_str);
         let parameters: [Parameter<'_>; 5] = [
             (&key.as_str(), Type::TEXT),
-            (&expected, Type::TEXT),
+            (&expected.map(Version::as_str), Type::TEXT),
             (&version.as_str(), Type::TEXT),
             (&value, Type::BYTEA),
             (&identity.as_str(), Type::TEXT),
         ];
-        let rows = self.query(sql, &parameters).await?;
-        let row = first(&rows)?;
-        Ok((row.try_get(4).map_err(unreadable)?, read(row)?))
+        let sql = WRITE.replace("{write}", write);
+        let rows = self.query(&sql, &parameters).await?;
+        Ok((column(first(&rows)?, 4)?, read(first(&rows)?)?))
     }
 
-    async fn read(
+    /// Reads registers: one row at least, and one for each that there is.
+    async fn select(
         &self,
         keys: &[RegisterKey],
         known: Option<&Version>,
@@ -261,20 +255,13 @@ impl PostgresHome {
 
 /// Reads the origin, the version and the value, which begin each row of registers.
 fn read(row: &Row) -> Result<Read, Failure> {
-    let columns = (|| {
-        Ok((
-            Identity::new(row.try_get::<_, &str>(0)?),
-            row.try_get::<_, i64>(1)?,
-            row.try_get::<_, Option<&str>>(2)?,
-            row.try_get::<_, Option<&[u8]>>(3)?,
-        ))
-    })();
-    let (identity, date, version, value) = columns.map_err(unreadable)?;
+    let date: i64 = column(row, 1)?;
     let seen = Seen {
-        identity,
+        identity: Identity::new(column::<&str>(row, 0)?),
         date: date.try_into().ok().map(UnixMillis::new),
     };
-    Ok(match (version, value) {
+    let value: Option<&[u8]> = column(row, 3)?;
+    Ok(match (column::<Option<&str>>(row, 2)?, value) {
         (None, _) => Read::Absent(seen),
         (Some(_), None) => Read::Unchanged(seen),
         (Some(version), Some(value)) => Read::Found {
@@ -299,8 +286,9 @@ fn first(rows: &[Row]) -> Result<&Row, Failure> {
     rows.first().ok_or_else(missing)
 }
 
-fn unreadable(error: Error) -> Failure {
-    Failure::Unknown(format!("PostgreSQL: {error}"))
+fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, Failure> {
+    let value = row.try_get(index);
+    value.map_err(|error| Failure::Unknown(format!("PostgreSQL: {error}")))
 }
 
 impl Register for PostgresHome {
@@ -310,7 +298,7 @@ impl Register for PostgresHome {
         known: Option<&'a Version>,
     ) -> BoxFuture<'a, Result<Read, Failure>> {
         Box::pin(async move {
-            let rows = self.read(std::slice::from_ref(key), known).await?;
+            let rows = self.select(std::slice::from_ref(key), known).await?;
             read(first(&rows)?)
         })
     }
@@ -381,8 +369,10 @@ impl Files for PostgresHome {
         Box::pin(async move {
             let parameters: [Parameter<'_>; 1] = [(&name.as_str(), Type::TEXT)];
             let rows = self.query(READ_FILE, &parameters).await?;
-            let content = rows.first().map(|row| row.try_get::<_, &[u8]>(0));
-            let content = content.transpose().map_err(unreadable)?;
+            let content = rows
+                .first()
+                .map(|row| column::<&[u8]>(row, 0))
+                .transpose()?;
             Ok(content.map(Bytes::copy_from_slice))
         })
     }
@@ -402,9 +392,14 @@ impl Files for PostgresHome {
         Box::pin(async move {
             let parameters: [Parameter<'_>; 1] = [(&folder.as_str(), Type::TEXT)];
             let rows = self.query(LIST_FILES, &parameters).await?;
-            let names = rows.iter().map(|row| row.try_get::<_, &str>(0));
-            let names: Vec<&str> = names.collect::<Result<_, _>>().map_err(unreadable)?;
-            Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+            let names = rows
+                .iter()
+                .map(|row| Ok(column::<&str>(row, 0)?.parse().ok()));
+            Ok(names
+                .collect::<Result<Vec<_>, _>>()?
+                .into_iter()
+                .flatten()
+                .collect())
         })
     }
 
@@ -413,16 +408,14 @@ impl Files for PostgresHome {
         keys: &'a [RegisterKey],
     ) -> BoxFuture<'a, Result<Vec<Read>, Failure>> {
         Box::pin(async move {
-            let rows = self.read(keys, None).await?;
+            let rows = self.select(keys, None).await?;
             let seen = read(first(&rows)?)?.seen().clone();
             let mut found = HashMap::new();
             for row in &rows {
-                if let Some(key) = row.try_get::<_, Option<&str>>(4).map_err(unreadable)? {
-                    found.insert(key, read(row)?);
-                }
+                found.insert(column::<Option<&str>>(row, 4)?, read(row)?);
             }
             let reads = keys.iter().map(|key| {
-                let found = found.get(key.as_str()).cloned();
+                let found = found.get(&Some(key.as_str())).cloned();
                 found.unwrap_or_else(|| Read::Absent(seen.clone()))
             });
             Ok(reads.collect())

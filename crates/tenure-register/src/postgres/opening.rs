@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::error::SqlState;
 
 use super::access::{Failover, PostgresAccess};
-use super::error::{PostgresFailure, Stage, describe};
+use super::error::{PostgresFailure, describe};
 use super::schema::PostgresSchema;
-use super::session::{PostgresSession, first_row};
-use super::settings::Server;
+use super::session::PostgresSession;
+use super::settings::Settings;
 use crate::{Failure, Identity};
 
 /// The version of PostgreSQL from which on everything here works.
@@ -31,49 +31,50 @@ const SYSTEM: &str = "(select system_identifier::text from pg_control_system())"
 /// The identity of a server that hides even that one.
 const HIDDEN: &str = "'0'";
 
-/// The way in which sessions are opened.
-#[derive(Debug)]
-pub struct PostgresOpening<'a> {
-    /// The servers.
-    pub access: &'a PostgresAccess,
-    /// The tables, which are created if they are missing.
-    pub schema: &'a PostgresSchema,
-    /// The statements that set up a session; may be empty.
-    pub settings: &'a str,
-    /// The longest time of a request.
-    pub attempt: Duration,
-}
-
-impl PostgresOpening<'_> {
-    /// Opens a session with the first server that accepts writes, beginning with the one of this
-    /// number. Meanwhile the number is that of the server that is asked.
+impl PostgresAccess {
+    /// Opens a session with the first server that accepts writes, beginning with the one of the number
+    /// `asked`. Meanwhile the number is that of the server that is asked. The statements `settings` set
+    /// up the session, and missing tables are created. `attempt` is the longest time of a request.
     ///
     /// # Errors
     ///
     /// [`Failure::NotApplied`] or [`Failure::Misconfigured`], with the reasons of all servers.
-    pub async fn open(&self, asked: &AtomicUsize) -> Result<PostgresSession, Failure> {
+    pub async fn open(
+        &self,
+        schema: &PostgresSchema,
+        settings: &str,
+        attempt: Duration,
+        asked: &AtomicUsize,
+    ) -> Result<PostgresSession, Failure> {
         // The file of the connection string may have a new password.
-        let (settings, tls) = self.access.read(self.attempt)?;
-        let (first, count) = (asked.load(Ordering::Relaxed), settings.servers.len());
+        let (Settings { servers, user, .. }, tls) = self.read(attempt)?;
+        let (first, count) = (asked.load(Ordering::Relaxed), servers.len());
         // A server that does not answer must leave time for another one. A busy one may take longer
         // to accept a connection and to check a password than to execute a statement.
         let limit = match count {
-            1 => self.attempt * 3,
-            _ => self.attempt,
+            1 => attempt * 3,
+            _ => attempt,
         };
         let mut failures = Vec::new();
         for number in first..first + count {
-            let server = &settings.servers[number % count];
+            let server = &servers[number % count];
             asked.store(number % count, Ordering::Relaxed);
-            match timeout(limit, self.open_at(server, &tls, &settings.user)).await {
+            let open = async {
+                let mut session = PostgresSession::connect(server, &tls).await?;
+                let set_up = session.run(|client| client.batch_execute(settings)).await;
+                set_up.map_err(|error| session.not_ready(&error))?;
+                check(&mut session, schema, &user).await?;
+                identify(&mut session, self.failover).await?;
+                Ok::<_, PostgresFailure>(session)
+            };
+            failures.push(match timeout(limit, open).await {
                 Ok(Ok(session)) => return Ok(session),
-                Ok(Err(failed)) => failures.push(failed.error),
-                Err(_) => failures.push(Failure::NotApplied(format!(
-                    "{}: not ready in {}",
-                    server.name,
-                    humane(limit)
-                ))),
-            }
+                Ok(Err(failed)) => failed.error,
+                Err(_) => {
+                    let (name, limit) = (&server.name, humane(limit));
+                    Failure::NotApplied(format!("{name}: not ready in {limit}"))
+                }
+            });
         }
         let texts: Vec<String> = failures.iter().map(Failure::to_string).collect();
         let texts = texts.join("; ");
@@ -83,109 +84,92 @@ impl PostgresOpening<'_> {
             false => Failure::NotApplied(texts),
         })
     }
+}
 
-    async fn open_at(
-        &self,
-        server: &Server,
-        tls: &MakeRustlsConnect,
-        user: &str,
-    ) -> Result<PostgresSession, PostgresFailure> {
-        let mut session = PostgresSession::connect(server, tls).await?;
-        if !self.settings.is_empty() {
-            session
-                .run(|client| client.batch_execute(self.settings))
-                .await?;
+/// Checks the server, and creates the tables if there are none.
+async fn check(
+    session: &mut PostgresSession,
+    schema: &PostgresSchema,
+    user: &str,
+) -> Result<(), PostgresFailure> {
+    for _ in 0..CREATE_ATTEMPTS {
+        let row = session.row(&schema.inspect()).await?;
+        let value = |column| row.get(column).unwrap_or_default();
+        if let Some(failure) = unfit(&session.name, &value) {
+            return Err(PostgresFailure::closing(failure));
         }
-        self.check(&mut session, user).await?;
-        self.identify(&mut session).await?;
-        Ok(session)
-    }
-
-    /// Checks the server, and creates the tables if there are none.
-    async fn check(
-        &self,
-        session: &mut PostgresSession,
-        user: &str,
-    ) -> Result<(), PostgresFailure> {
-        for _ in 0..CREATE_ATTEMPTS {
-            let row = session.row(&self.schema.inspect()).await?;
-            let value = |column| row.get(column).unwrap_or_default();
-            if let Some(failure) = unfit(&session.name, &value) {
-                return Err(PostgresFailure::closing(failure));
-            }
-            session.version = value(0).parse().unwrap_or_default();
-            let (schema, database) = (self.schema.quoted(), value(6).to_owned());
-            if value(7) == "t" {
-                let name = &session.name;
-                session.name = format!("{name}, database {database}, schema {schema}");
-                return Ok(());
-            }
-            let has_schema = value(5) == "t";
-            let create = self.schema.create(has_schema);
-            let created = session.try_run(|client| client.batch_execute(&create));
-            let Err(error) = created.await else {
-                continue;
-            };
-            let code = error.code().map_or("", |code| code.code());
-            match code {
-                // Another client has created the same at the same time.
-                "23505" | "42P06" | "42P07" | "XX000" | "40P01" => {}
-                "42501" => {
-                    return Err(PostgresFailure::closing(Failure::Misconfigured(format!(
-                        "{}: user {user} may not create the tables of tenure in schema {schema} of \
-                         database {database} ({}). An administrator of that database has to run: {}",
-                        session.name,
-                        describe(&error),
-                        self.schema.grant(has_schema, user)
-                    ))));
-                }
-                _ => return Err(PostgresFailure::of(&error, Stage::Before, &session.name)),
-            }
+        session.version = value(0).parse().unwrap_or_default();
+        let (name, database) = (session.name.clone(), value(6));
+        if value(7) == "t" {
+            let schema = schema.quoted();
+            session.name = format!("{name}, database {database}, schema {schema}");
+            return Ok(());
         }
-        Err(PostgresFailure::closing(Failure::NotApplied(format!(
-            "{}: the tables could not be created, because others create them at the same time",
-            session.name
-        ))))
-    }
-
-    /// Reads the identity of the server.
-    async fn identify(&self, session: &mut PostgresSession) -> Result<(), PostgresFailure> {
-        let wanted: &[&'static str] = match self.access.failover {
-            Failover::None => &[SYSTEM_AND_TIMELINE],
-            // The operator answers for the server, so it may hide its identity.
-            Failover::Lossless => &[SYSTEM, HIDDEN],
+        let has_schema = value(5) == "t";
+        let create = schema.create(has_schema);
+        let created = session.run(|client| client.batch_execute(&create)).await;
+        let Err(error) = created else {
+            continue;
         };
-        let mut hidden = None;
-        for sql in wanted {
-            let query = format!("select {sql}");
-            let answer = session.try_run(|client| client.simple_query(&query)).await;
-            match answer {
-                Ok(messages) => {
-                    let row = first_row(messages);
-                    let identity = row.as_ref().and_then(|row| row.get(0)).unwrap_or_default();
-                    (session.identity, session.identity_sql) = (Identity::new(identity), sql);
-                    return Ok(());
-                }
-                // A missing right, or a missing function.
-                Err(error) if is_hidden(&error) => hidden = Some(describe(&error)),
-                Err(error) => {
-                    return Err(PostgresFailure::of(&error, Stage::Before, &session.name));
-                }
+        match error.code().map_or("", SqlState::code) {
+            // Another client has created the same at the same time.
+            "23505" | "42P06" | "42P07" | "XX000" | "40P01" => {}
+            "42501" => {
+                return Err(PostgresFailure::closing(Failure::Misconfigured(format!(
+                    "{name}: user {user} may not create the tables of tenure in schema {} of \
+                     database {database} ({}). An administrator of that database has to run: {}",
+                    schema.quoted(),
+                    describe(&error),
+                    schema.grant(has_schema, user)
+                ))));
             }
+            _ => return Err(session.not_ready(&error)),
         }
-        Err(PostgresFailure::closing(Failure::Misconfigured(format!(
+    }
+    Err(PostgresFailure::closing(Failure::NotApplied(format!(
+        "{}: the tables could not be created, because others create them at the same time",
+        session.name
+    ))))
+}
+
+/// Reads the identity of the server.
+async fn identify(
+    session: &mut PostgresSession,
+    failover: Failover,
+) -> Result<(), PostgresFailure> {
+    session.identity_sql = match failover {
+        Failover::None => SYSTEM_AND_TIMELINE,
+        Failover::Lossless => SYSTEM,
+    };
+    let sql = format!("select {}", session.identity_sql);
+    let row = session
+        .run(|client| client.query_typed_one(&sql, &[]))
+        .await;
+    let error = match row.and_then(|row| row.try_get::<_, String>(0)) {
+        Ok(identity) => {
+            session.identity = Identity::new(identity);
+            return Ok(());
+        }
+        Err(error) => error,
+    };
+    // A missing right or a missing function.
+    let code = error.code().map_or("", SqlState::code);
+    let is_hidden = code.starts_with("42") || code.starts_with("0A");
+    match failover {
+        _ if !is_hidden => Err(session.not_ready(&error)),
+        // The operator answers for the server, so it may hide its identity.
+        Failover::Lossless => {
+            (session.identity_sql, session.identity) = (HIDDEN, Identity::new("0"));
+            Ok(())
+        }
+        Failover::None => Err(PostgresFailure::closing(Failure::Misconfigured(format!(
             "{}: its identity and timeline can't be read ({}), so a fail-over that loses commits \
              would not be noticed. If its fail-over loses nothing, set postgres.failover = \
              \"lossless\"; else use another PostgreSQL",
             session.name,
-            hidden.unwrap_or_default()
-        ))))
+            describe(&error)
+        )))),
     }
-}
-
-fn is_hidden(error: &tokio_postgres::Error) -> bool {
-    let code = error.code().map_or("", |code| code.code());
-    code.starts_with("42") || code.starts_with("0A")
 }
 
 /// Returns why a server can't keep values, from the row of [`PostgresSchema::inspect`].

@@ -24,12 +24,12 @@ pub struct PostgresSession {
     /// closes it.
     link: Link,
     /// The host and port of the server, its database and the schema, for messages.
-    pub(super) name: String,
+    pub name: String,
     /// The version of the server as a number: 150018 is 15.18.
-    pub(super) version: u32,
+    pub version: u32,
     /// The identity of the server. It can't change while a direct connection lasts: a restore needs
     /// a restart, and a promotion makes a standby writable, which is refused as long as it is one.
-    pub(super) identity: Identity,
+    pub identity: Identity,
     /// The SQL expression of the identity.
     pub(super) identity_sql: &'static str,
 }
@@ -51,24 +51,6 @@ impl PostgresSession {
             identity: Identity::new(""),
             identity_sql: "",
         })
-    }
-
-    /// Returns the server with its database and schema, for messages.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the version of the server as a number: 150018 is 15.18.
-    #[must_use]
-    pub const fn version(&self) -> u32 {
-        self.version
-    }
-
-    /// Returns the identity of the server.
-    #[must_use]
-    pub const fn identity(&self) -> &Identity {
-        &self.identity
     }
 
     /// Whether the connection is still open, as far as this side has heard.
@@ -111,7 +93,7 @@ impl PostgresSession {
                 self.name,
                 warnings.join("; ")
             )))),
-            (Err(error), _) => Err(PostgresFailure::of(&error, Stage::Sent, &self.name)),
+            (Err(error), _) => Err(self.unanswered(&error)),
         }
     }
 
@@ -119,55 +101,44 @@ impl PostgresSession {
     ///
     /// # Errors
     ///
-    /// The statement failed.
-    pub async fn run<'a, T, F>(
-        &'a mut self,
-        work: impl FnOnce(&'a Client) -> F,
-    ) -> Result<T, PostgresFailure>
-    where
-        F: Future<Output = Result<T, Error>>,
-    {
-        let done = drive(&mut self.link, &mut Vec::new(), work(&self.client)).await;
-        done.map_err(|error| PostgresFailure::of(&error, Stage::Before, &self.name))
-    }
-
-    /// The same, with the error of the driver.
-    pub(super) async fn try_run<'a, T, F>(
-        &'a mut self,
-        work: impl FnOnce(&'a Client) -> F,
-    ) -> Result<T, Error>
+    /// The error of the driver.
+    pub async fn run<'a, T, F>(&'a mut self, work: impl FnOnce(&'a Client) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
     {
         drive(&mut self.link, &mut Vec::new(), work(&self.client)).await
     }
 
-    /// Returns the row of a query that has one.
+    /// Returns the row of a query that has one, and is not part of a call.
     ///
     /// # Errors
     ///
     /// The query failed, or has no row.
     pub async fn row(&mut self, query: &str) -> Result<SimpleQueryRow, PostgresFailure> {
-        let messages = self.run(|client| client.simple_query(query)).await?;
-        first_row(messages).ok_or_else(|| {
+        let messages = self.run(|client| client.simple_query(query)).await;
+        let messages = messages.map_err(|error| self.not_ready(&error))?;
+        let row = messages.into_iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        row.ok_or_else(|| {
             let text = format!("{}: no answer to a query of its settings", self.name);
             PostgresFailure::closing(Failure::NotApplied(text))
         })
     }
 
-    /// Returns the failure of a call whose answer has another form.
+    /// Returns the failure of a call whose statement was not sent.
     #[must_use]
-    pub fn unreadable(&self, error: &Error) -> PostgresFailure {
+    pub fn not_ready(&self, error: &Error) -> PostgresFailure {
+        PostgresFailure::of(error, Stage::Before, &self.name)
+    }
+
+    /// Returns the failure of a call whose statement was sent, for example because its answer has
+    /// another form.
+    #[must_use]
+    pub fn unanswered(&self, error: &Error) -> PostgresFailure {
         PostgresFailure::of(error, Stage::Sent, &self.name)
     }
-}
-
-/// Returns the first row of an answer.
-pub(super) fn first_row(messages: Vec<SimpleQueryMessage>) -> Option<SimpleQueryRow> {
-    messages.into_iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row),
-        _ => None,
-    })
 }
 
 /// Waits for an answer, and moves the bytes of the connection meanwhile. It collects warnings. The

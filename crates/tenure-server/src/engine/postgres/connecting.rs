@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tenure_register::postgres::{PostgresFailure, PostgresOpening, humane};
+use tenure_register::postgres::{PostgresFailure, humane};
 use tokio::time::{Instant, timeout};
 
 use super::Target;
@@ -66,18 +66,15 @@ async fn connect(target: &Target, asked: &AtomicUsize) -> Result<Session, LogErr
          set default_transaction_isolation = 'read committed';
          set search_path = pg_catalog, pg_temp;"
     );
-    let opening = PostgresOpening {
-        access: &target.config,
-        schema: &target.schema,
-        settings: &settings,
-        attempt: target.attempt,
-    };
-    let mut session = Session::new(opening.open(asked).await?)?;
+    let opened = target
+        .config
+        .open(&target.schema, &settings, target.attempt, asked);
+    let mut session = Session::new(opened.await?)?;
     let limit = target.attempt * 3;
     match timeout(limit, set_up(target, &mut session)).await {
         Ok(set_up) => set_up.map_err(|failed| failed.error)?,
         Err(_) => {
-            let (name, limit) = (session.connection.name(), humane(limit));
+            let (name, limit) = (&session.connection.name, humane(limit));
             let text = format!("{name}: not ready in {limit}");
             return Err(LogError::NotApplied(text));
         }
@@ -93,7 +90,7 @@ async fn set_up(target: &Target, session: &mut Session) -> Result<(), PostgresFa
         return Err(PostgresFailure::closing(LogError::Misconfigured(format!(
             "{}: synchronous_commit is {value} after it was set to on: connect directly, or through \
              a pool of sessions, not of transactions",
-            session.connection.name()
+            session.connection.name
         ))));
     }
     for query in PREPARED {

@@ -86,7 +86,7 @@ impl PostgresLog {
                     "{} has standbys, and synchronous_standby_names is empty: a promotion of one of \
                      them can lose acknowledged changes, although postgres.failover is \"lossless\". \
                      Make a standby synchronous, or set postgres.failover = \"none\"",
-                    session.connection.name()
+                    session.connection.name
                 )
             }))
         });
@@ -138,14 +138,14 @@ impl PostgresLog {
             .block_on(async { timeout_at(until, work(&mut session, target, &progress)).await });
         let failed = match done {
             Ok(Ok(done)) => {
-                self.note_version(session.connection.version());
+                self.note_version(session.connection.version);
                 self.session = Some(session);
                 return Ok(done);
             }
             Ok(Err(failed)) => failed,
             Err(_) => {
                 let limit = humane(self.target.attempt);
-                let name = session.connection.name();
+                let name = &session.connection.name;
                 PostgresFailure::closing(match progress.is_sent.get() {
                     false => LogError::NotApplied(format!("{name}: not ready in {limit}")),
                     true => LogError::Unknown(format!("{name}: no answer in {limit}")),
@@ -184,7 +184,7 @@ impl PostgresLog {
         let session = opened?;
         // A statement that is sent late has an unknown outcome when the time is up.
         if until - Instant::now() < self.target.attempt / 2 {
-            let name = session.connection.name().to_owned();
+            let name = session.connection.name.clone();
             self.session = Some(session);
             return Err(LogError::NotApplied(format!(
                 "{name}: connected after {since}, too late for this call"
@@ -251,7 +251,7 @@ impl SharedLog for PostgresLog {
                 })
             });
             let batches: Result<_, tokio_postgres::Error> = batches.collect();
-            batches.map_err(|error| session.connection.unreadable(&error))
+            batches.map_err(|error| session.connection.unanswered(&error))
         })
     }
 
@@ -274,7 +274,7 @@ impl SharedLog for PostgresLog {
                 })
             });
             let places: Result<_, tokio_postgres::Error> = places.collect();
-            places.map_err(|error| session.connection.unreadable(&error))
+            places.map_err(|error| session.connection.unanswered(&error))
         })
     }
 
@@ -309,7 +309,7 @@ const MOST_PLACES: usize = 4_000;
 fn sighting(session: &Session, rows: &[Row]) -> Result<Sighting, PostgresFailure> {
     let record = rows.first().map(|row| row.try_get::<_, Vec<u8>>(0));
     let record = record.transpose();
-    let record = record.map_err(|error| session.connection.unreadable(&error))?;
+    let record = record.map_err(|error| session.connection.unanswered(&error))?;
     Ok(Sighting {
         engine: session.engine,
         head: record.map(Bytes::from),
@@ -392,7 +392,7 @@ impl<'a> AppendStatement<'a> {
             Some(_) => refused(session, target).await,
             None => Err(PostgresFailure::closing(LogError::Unknown(format!(
                 "{}: the answer has another form",
-                session.connection.name()
+                session.connection.name
             )))),
         }
     }

@@ -23,9 +23,9 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(connection: PostgresSession) -> Result<Self, LogError> {
-        let identity = connection.identity().as_str();
+        let identity = connection.identity.as_str();
         let engine = engine_id(identity).ok_or_else(|| {
-            let name = connection.name();
+            let name = &connection.name;
             LogError::NotApplied(format!("{name}: its identity has another form: {identity}"))
         })?;
         Ok(Self {
@@ -47,7 +47,8 @@ impl Session {
     ) -> Result<(), PostgresFailure> {
         if self.statements[query as usize].is_none() {
             let sql = schema.within(query.sql());
-            let prepared = self.connection.run(|client| client.prepare(&sql)).await?;
+            let prepared = self.connection.run(|client| client.prepare(&sql)).await;
+            let prepared = prepared.map_err(|error| self.connection.not_ready(&error))?;
             self.statements[query as usize] = Some(prepared);
         }
         Ok(())

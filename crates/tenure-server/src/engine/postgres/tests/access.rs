@@ -1,4 +1,4 @@
-//! Rights, settings of roles, warnings, and a full disk.
+//! Settings of roles, and a full disk.
 
 use std::fs;
 
@@ -9,30 +9,6 @@ use crate::support::needs::SmallDisk;
 fn connects_as(server: &Postgres, user: &str, password: &str, schema: &str) -> PostgresConnect {
     let config = config(server.url(user, password), schema);
     PostgresConnect::new(config, "default", ATTEMPT).unwrap()
-}
-
-#[test]
-fn a_user_without_rights_on_a_table_is_told_which_ones_it_needs() {
-    let Some(server) = shared_server("rights") else {
-        return;
-    };
-    server.query(
-        "create role limited login password 'p'; create schema rights authorization limited",
-    );
-    let mut log = connects_as(server, "limited", "p", "rights")
-        .connect()
-        .unwrap();
-    assert_eq!(append(&mut *log, None, 1), Ok(Appended::Done));
-    server.query("alter table rights.log owner to postgres; revoke all on rights.log from limited");
-    match append(&mut *log, Some(1), 2) {
-        Err(LogError::Misconfigured(text)) => {
-            assert!(text.contains("permission denied for table log"), "{text}");
-            assert!(text.contains("insert"), "{text}");
-        }
-        other => panic!("not misconfigured: {other:?}"),
-    }
-    server.query("grant select, insert, update, delete on rights.log to limited");
-    assert_eq!(append(&mut *log, Some(1), 2), Ok(Appended::Done));
 }
 
 #[test]
@@ -59,47 +35,6 @@ fn settings_of_the_role_do_not_change_the_settings_of_a_connection() {
     let error = append(&mut *log, Some(2), 3).unwrap_err();
     assert!(matches!(error, LogError::NotApplied(_)), "{error:?}");
     assert!(error.to_string().contains("read-only"), "{error}");
-}
-
-#[test]
-fn a_server_that_becomes_read_only_refuses_definitely() {
-    let Some(server) = shared_server("demotion") else {
-        return;
-    };
-    let mut log = connect(server, "demotion");
-    assert_eq!(append(&mut *log, None, 1), Ok(Appended::Done));
-    assert_eq!(append(&mut *log, Some(1), 2), Ok(Appended::Done));
-    // A trigger that makes the transaction end as in a server that was demoted.
-    server.query(
-        "create function demotion.demoted() returns trigger language plpgsql as
-            $$ begin raise exception 'demoted' using errcode = '25006'; end $$;
-         create trigger demoted before update on demotion.head
-            for each row execute function demotion.demoted()",
-    );
-    let error = append(&mut *log, Some(2), 3).unwrap_err();
-    assert!(matches!(error, LogError::NotApplied(_)), "{error:?}");
-    server.query("drop trigger demoted on demotion.head");
-    assert_eq!(append(&mut *log, Some(2), 3), Ok(Appended::Done));
-}
-
-#[test]
-fn a_warning_of_any_kind_makes_the_outcome_unknown() {
-    let Some(server) = shared_server("warnings") else {
-        return;
-    };
-    let mut log = connect(server, "warnings");
-    assert_eq!(append(&mut *log, None, 1), Ok(Appended::Done));
-    server.query(
-        "create function warnings.warns() returns trigger language plpgsql as
-            $$ begin raise warning 'beware'; return new; end $$;
-         create constraint trigger warns after update on warnings.head
-            deferrable initially deferred for each row execute function warnings.warns()",
-    );
-    let appended = append(&mut *log, Some(1), 2);
-    assert!(is_unknown(&appended), "{appended:?}");
-    assert!(appended.unwrap_err().to_string().contains("beware"));
-    server.query("drop trigger warns on warnings.head");
-    assert_eq!(refused_by(append(&mut *log, Some(1), 2)), Some(2));
 }
 
 #[test]
