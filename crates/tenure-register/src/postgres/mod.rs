@@ -189,9 +189,12 @@ impl PostgresHome {
             )));
         };
         let mut session = self.session().await?;
-        let sql = sql.replace("{durable}", &self.durable);
+        let sql = sql
+            .replace("{durable}", &self.durable)
+            .replace("{date}", DATE);
         let sql = sql.replace("{id}", session.identity_sql);
-        let sql = self.schema.within(&sql).replace("{date}", DATE);
+        // Last, because the name of a schema may contain anything.
+        let sql = self.schema.within(&sql);
         let answer = session.send(|client| client.query_typed(&sql, parameters));
         let failed = match timeout(self.attempt, answer).await {
             Ok(Ok(rows)) => {
@@ -315,7 +318,13 @@ impl Register for PostgresHome {
             let (mut expected, mut version) = (version.clone(), Version::random()?);
             loop {
                 let sent = self.send(key, expected.as_ref(), identity, &version, &value);
-                let (is_done, mut found) = sent.await?;
+                let (is_done, mut found) = match sent.await {
+                    // Without this one, the earlier attempt may not be durable.
+                    Err(failure) if expected.as_ref() == Some(&version) => {
+                        return Err(Failure::Unknown(failure.to_string()));
+                    }
+                    sent => sent?,
+                };
                 if is_done {
                     let seen = found.seen().clone();
                     return Ok(Replaced::Done { version, seen });

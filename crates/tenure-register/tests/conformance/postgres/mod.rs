@@ -132,7 +132,7 @@ async fn postgres_passes_all_checks() {
         return;
     };
     // The tables are created by four clients at once, and other schemas share nothing.
-    for schema in ["checks", "it's \"another\" \\ one"] {
+    for schema in ["checks", "{date} \"another\" \\ o'ne {s}"] {
         pass([(); 4].map(|()| home(server, schema))).await;
     }
 }
