@@ -85,16 +85,35 @@ async fn connect(target: &Target, asked: &AtomicUsize) -> Result<Session, LogErr
 
 async fn set_up(target: &Target, session: &mut Session) -> Result<(), PostgresFailure> {
     let row = session.connection.row("show synchronous_commit").await?;
-    let value = row.get(0).unwrap_or_default();
-    if value != "on" {
-        return Err(PostgresFailure::closing(LogError::Misconfigured(format!(
-            "{}: synchronous_commit is {value} after it was set to on: connect directly, or through \
-             a pool of sessions, not of transactions",
-            session.connection.name
-        ))));
-    }
+    let name = &session.connection.name;
+    check_commits(name, row.get(0).unwrap_or_default()).map_err(PostgresFailure::closing)?;
     for query in PREPARED {
         session.prepare(&target.schema, query).await?;
     }
     Ok(())
+}
+
+/// Checks the value of `synchronous_commit` that the next statement of a session has.
+fn check_commits(name: &str, value: &str) -> Result<(), LogError> {
+    match value {
+        "on" => Ok(()),
+        _ => Err(LogError::Misconfigured(format!(
+            "{name}: synchronous_commit is {value} after it was set to on: connect directly, or \
+             through a pool of sessions, not of transactions"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_forgets_its_settings_is_refused() {
+        assert_eq!(check_commits("P", "on"), Ok(()));
+        for value in ["off", "local", ""] {
+            let error = check_commits("P", value).unwrap_err();
+            assert!(matches!(error, LogError::Misconfigured(_)), "{value}");
+        }
+    }
 }
