@@ -66,8 +66,8 @@ impl PostgresFailure {
         );
         Self {
             // A server that became a standby is left for the next one of the connection string. So
-            // is one whose head stays locked: a former primary that waits for its standby for ever
-            // keeps that lock, and the standby may have been promoted.
+            // is one on which a row stays locked: a former primary that waits for its standby for
+            // ever keeps that lock, and the standby may have been promoted.
             keeps_connection: is_session_alive
                 && !["25006", "55000", "55P03"].contains(&reported.code().code())
                 && !matches!(error, Failure::Unknown(_)),
