@@ -1,6 +1,8 @@
 //! PostgreSQL servers as processes: a primary, and a standby of it.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::net::TcpStream;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -29,15 +31,18 @@ pub struct Postgres {
     alive: Option<ChildStdin>,
 }
 
-/// Starts the server in the folder `$1`, and ends it at the end of stdin. The first wait ends early
-/// if the server does.
+/// Starts a program whose files are in the folder `$1`, and ends it at the end of stdin. The first
+/// wait ends early if the program does. PostgreSQL ends at QUIT as in a crash, and pgbouncer ignores it.
 const SUPERVISE: &str = r#"
-    "$2/postgres" -D "$1/data" </dev/null >>"$1/log" 2>&1 &
+    folder=$1
+    shift
+    "$@" </dev/null >>"$folder/log" 2>&1 &
     server=$!
     cat >/dev/null
     kill -QUIT $server 2>/dev/null
+    kill -TERM $server 2>/dev/null
     wait $server
-    rm -rf "$1"
+    rm -rf "$folder"
 "#;
 
 impl Postgres {
@@ -119,15 +124,9 @@ impl Postgres {
     }
 
     fn supervise(folder: PathBuf, port: u16) -> Self {
-        let bin = programs().expect("it was found");
-        let mut command = as_owner(Command::new("sh"));
-        let command = command.args(["-c", SUPERVISE, "sh"]).arg(&folder).arg(bin);
-        let command = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let mut supervisor = command.spawn().expect("a shell");
-        let alive = supervisor.stdin.take();
+        let program = programs().expect("it was found").join("postgres");
+        let data = folder.join("data");
+        let (supervisor, alive) = supervise(&folder, &program, &[OsStr::new("-D"), data.as_ref()]);
         Self {
             folder,
             port,
@@ -184,10 +183,19 @@ impl Postgres {
     ///
     /// The output of `psql`.
     pub fn try_query(&self, sql: &str) -> Result<String, String> {
+        Self::try_query_at(self.port, sql)
+    }
+
+    /// Runs statements as the superuser of the server at this port.
+    ///
+    /// # Errors
+    ///
+    /// The output of `psql`.
+    pub fn try_query_at(port: u16, sql: &str) -> Result<String, String> {
         let mut psql = program(&programs().expect("it runs"), "psql");
         psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1"]);
         psql.args(["-U", "postgres", "-d", "postgres", "-p"]);
-        psql.args([self.port.to_string().as_str(), "-c", sql]);
+        psql.args([port.to_string().as_str(), "-c", sql]);
         let output = psql.stdin(Stdio::null()).output().expect("psql");
         match output.status.success() {
             true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
@@ -204,11 +212,8 @@ impl Postgres {
         let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).expect("it runs");
         let process = file.lines().next().unwrap_or_default();
         succeed(Command::new("kill").args(["-QUIT", process]));
-        let until = Instant::now() + PATIENCE;
-        while self.folder.join("data/postmaster.pid").exists() {
-            assert!(Instant::now() < until, "PostgreSQL does not end");
-            thread::sleep(Duration::from_millis(5));
-        }
+        let file = self.folder.join("data/postmaster.pid");
+        wait("PostgreSQL ends", || !file.exists());
     }
 
     /// Starts the server again after [`Postgres::crash`].
@@ -245,11 +250,120 @@ impl Postgres {
     pub fn promote(&self) {
         // The promotion may cancel the session of a statement that waits for it.
         self.query("select pg_promote(wait => false)");
-        let until = Instant::now() + PATIENCE;
-        while self.try_query("select pg_is_in_recovery()").as_deref() != Ok("f") {
-            assert!(Instant::now() < until, "no promotion");
-            thread::sleep(Duration::from_millis(20));
+        let recovers = "select pg_is_in_recovery()";
+        wait("the promotion", || {
+            self.try_query(recovers).as_deref() == Ok("f")
+        });
+    }
+
+    /// Lets commits wait for a standby with this name.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn require_standby(&self, name: &str) {
+        self.query(&format!(
+            "alter system set synchronous_standby_names = '{name}'"
+        ));
+        self.query("select pg_reload_conf()");
+        let state = "select sync_state from pg_stat_replication";
+        wait("the standby", || self.query(state) == "sync");
+    }
+
+    /// Cancels the next wait of a commit for a synchronous standby, at the server of this port.
+    ///
+    /// # Panics
+    ///
+    /// If no commit waits.
+    pub fn cancel_wait_for_standby(port: u16) {
+        let cancel =
+            "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'";
+        wait("a commit that waits", || {
+            Self::try_query_at(port, cancel).as_deref() == Ok("t")
+        });
+    }
+
+    /// Starts a pooler that gives each transaction another connection to this server, if there is
+    /// more than one; `None` if pgbouncer is not installed.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    #[must_use]
+    pub fn pooler(&self, test: &str) -> Option<Pooler> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+        let mut programs = folders.map(|folder| folder.join("pgbouncer"));
+        let program = programs.find(|program| program.is_file());
+        if !can_run(test, "pgbouncer (package pgbouncer)", program.is_some()) {
+            return None;
         }
+        let (folder, port) = (new_folder(), free_address().port());
+        let configuration = format!(
+            "[databases]\npostgres = host=127.0.0.1 port={} user=postgres\n\
+             [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+             auth_type = any\npool_mode = transaction\nmin_pool_size = 3\ndefault_pool_size = 3\n\
+             server_round_robin = 1\n",
+            self.port
+        );
+        let file = folder.join("pgbouncer.ini");
+        fs::write(&file, configuration).expect("a file");
+        let (supervisor, alive) = supervise(&folder, &program?, &[file.as_ref()]);
+        wait("pgbouncer accepts connections", || {
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Some(Pooler {
+            port,
+            supervisor,
+            alive,
+        })
+    }
+}
+
+/// A running pgbouncer, which ends when this is dropped or this process ends.
+#[derive(Debug)]
+pub struct Pooler {
+    port: u16,
+    supervisor: Child,
+    alive: Option<ChildStdin>,
+}
+
+impl Pooler {
+    /// A connection string for the superuser.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let port = self.port;
+        format!("host=127.0.0.1 port={port} user=postgres dbname=postgres")
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        drop(self.alive.take());
+        let _ = self.supervisor.wait();
+    }
+}
+
+/// Starts a program whose files are in this folder.
+fn supervise(folder: &Path, program: &Path, arguments: &[&OsStr]) -> (Child, Option<ChildStdin>) {
+    let mut command = as_owner(Command::new("sh"));
+    command
+        .args(["-c", SUPERVISE, "sh"])
+        .arg(folder)
+        .arg(program);
+    command.args(arguments).stdin(Stdio::piped());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut supervisor = command.spawn().expect("a shell");
+    let alive = supervisor.stdin.take();
+    (supervisor, alive)
+}
+
+#[track_caller]
+fn wait(what: &str, mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < until, "timed out waiting: {what}");
+        thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -7,23 +7,23 @@ use rustls::{AlertDescription, CertificateError};
 
 /// The names of a service and its settings, for messages.
 #[derive(Debug)]
-pub struct CertificateNames {
+pub(crate) struct CertificateNames {
     /// The service.
-    pub service: &'static str,
+    pub(crate) service: &'static str,
     /// The setting with the addresses of the service.
-    pub addresses: &'static str,
+    pub(crate) addresses: &'static str,
     /// The setting with the authorities of the service's certificate.
-    pub authorities: &'static str,
+    pub(crate) authorities: &'static str,
     /// The settings of the client certificate.
-    pub client: &'static str,
+    pub(crate) client: &'static str,
     /// The service's own setting with the authorities of client certificates.
-    pub client_authorities: &'static str,
+    pub(crate) client_authorities: &'static str,
 }
 
 impl CertificateNames {
     /// Returns what is wrong with a certificate, and what to do, if that is the cause of this
     /// error. The handshake has failed then, so the service has read no request of the connection.
-    pub fn explain(
+    pub(crate) fn explain(
         &self,
         error: &(dyn Error + 'static),
         has_client_certificate: bool,

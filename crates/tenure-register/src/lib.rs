@@ -8,14 +8,17 @@
 //! - [`memory`]: a home for tests and simulations, with faults
 //! - [`folder`]: a folder of one machine
 //! - `etcd`: the registers are keys (feature `etcd`)
+//! - `postgres`: the registers are rows of a table (feature `postgres`)
 
-#[cfg(feature = "etcd")]
-pub mod certificates;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+mod certificates;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod folder;
 mod key;
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 
 use std::fmt;
 use std::pin::Pin;
@@ -108,6 +111,24 @@ pub trait Files: Register {
         &'a self,
         folder: &'a RegisterKey,
     ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>>;
+
+    /// Reads several registers, in one request if the home can.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Register::read`], for the first one that can't be read.
+    fn read_many<'a>(
+        &'a self,
+        keys: &'a [RegisterKey],
+    ) -> BoxFuture<'a, Result<Vec<Read>, Failure>> {
+        Box::pin(async move {
+            let mut reads = Vec::with_capacity(keys.len());
+            for key in keys {
+                reads.push(self.read(key, None).await?);
+            }
+            Ok(reads)
+        })
+    }
 }
 
 /// The state of a register that a replace names. While the home does not go back, the version of a

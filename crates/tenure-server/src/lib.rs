@@ -76,6 +76,7 @@ mod support {
     pub(crate) mod needs;
     pub(crate) mod ports;
     pub(crate) mod postgres;
+    pub(crate) mod postgres_proxy;
 }
 
 pub use clock::WrongClock;

@@ -20,6 +20,7 @@ pub(crate) async fn pass(connections: &[&dyn Files], part: &str) {
     keys_are_apart(home, &part).await;
     values_of_each_size_come_back(home, &key("sizes")).await;
     one_of_several_writers_wins(connections, &part).await;
+    several_registers_are_read_at_once(home, &part).await;
     files_are_written_listed_and_deleted(home, &key("files")).await;
 }
 
@@ -176,6 +177,29 @@ async fn one_of_several_writers_wins(connections: &[&dyn Files], part: &Register
             version = Some(present.0);
         }
     }
+}
+
+async fn several_registers_are_read_at_once(home: &dyn Files, part: &RegisterKey) {
+    let names = ["2", "missing", "1", "2"];
+    let keys = names.map(|name| format!("{part}/many/{name}").parse().unwrap());
+    for key in [&keys[0], &keys[2]] {
+        let identity = absent(home, key).await;
+        done(create(home, key, &identity, key.as_str()).await);
+    }
+    let reads = home.read_many(&keys).await.unwrap();
+    assert_eq!(reads.len(), keys.len());
+    for (key, read) in keys.iter().zip(&reads) {
+        match read {
+            Read::Absent(_) => assert_eq!(key, &keys[1]),
+            Read::Found { value, .. } => assert_eq!(value, key.as_str()),
+            Read::Unchanged(_) => panic!("{read:?}"),
+        }
+        let alone = home.read(key, None).await.unwrap();
+        assert_eq!(read.seen().identity, alone.seen().identity);
+    }
+    assert!(matches!(reads[1], Read::Absent(_)), "{reads:?}");
+    let none = home.read_many(&[]).await.unwrap();
+    assert_eq!(none, []);
 }
 
 async fn files_are_written_listed_and_deleted(home: &dyn Files, folder: &RegisterKey) {

@@ -6,9 +6,11 @@ mod etcd;
 mod folder;
 mod memory;
 mod mistakes;
+#[cfg(all(unix, feature = "postgres"))]
+mod postgres;
 
 /// Real services, as processes.
-#[cfg(all(unix, feature = "etcd"))]
+#[cfg(all(unix, any(feature = "etcd", feature = "postgres")))]
 #[expect(dead_code, reason = "other tests use the rest")]
 #[expect(unreachable_pub, reason = "it is public in another crate")]
 #[path = "../../../../tests/support"]
@@ -16,4 +18,6 @@ mod support {
     pub mod etcd;
     pub mod needs;
     pub mod ports;
+    pub mod postgres;
+    pub mod postgres_proxy;
 }

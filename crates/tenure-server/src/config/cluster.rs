@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use tenure_register::postgres::{Failover, PostgresAccess as PostgresConfig, PostgresUrl};
+
 /// The configuration of a server that shares its leases with other servers. One of them is active
 /// at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,64 +178,4 @@ pub enum Compaction {
     Off,
     /// Every time that this duration has passed, even if etcd has other keys.
     Every(Duration),
-}
-
-/// The access to PostgreSQL.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PostgresConfig {
-    /// The file with the connection string (a URL, or `host=a,b user=...`), or the string itself.
-    pub url: PostgresUrl,
-    /// The schema of the tables.
-    pub schema: String,
-    /// The file with the certificates (PEM) of the authorities that sign the certificate of the
-    /// server, for `sslmode=require`.
-    pub ca_file: Option<PathBuf>,
-    /// Whether a promoted standby has every acknowledged commit.
-    pub failover: Failover,
-}
-
-impl PostgresConfig {
-    /// The default of [`PostgresConfig::schema`].
-    pub const SCHEMA: &str = "tenure";
-
-    /// Creates the access by this connection string, with the defaults of all other values.
-    #[must_use]
-    pub fn new(url: PostgresUrl) -> Self {
-        Self {
-            url,
-            schema: Self::SCHEMA.into(),
-            ca_file: None,
-            failover: Failover::default(),
-        }
-    }
-}
-
-/// The connection string of PostgreSQL.
-#[derive(Clone, PartialEq, Eq)]
-pub enum PostgresUrl {
-    /// A file that contains it. It is read again at each connection.
-    File(PathBuf),
-    /// The string itself, which may contain a password.
-    Text(String),
-}
-
-/// The password in a connection string must not be in a log.
-impl std::fmt::Debug for PostgresUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::File(path) => f.debug_tuple("File").field(path).finish(),
-            Self::Text(_) => f.write_str("Text(..)"),
-        }
-    }
-}
-
-/// What a fail-over of PostgreSQL to another machine may lose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Failover {
-    /// There is no fail-over, or it may lose commits: a promoted server counts as another engine.
-    #[default]
-    None,
-    /// The operator guarantees that a promoted server has every acknowledged commit, and that the
-    /// former primary acknowledges nothing after it.
-    Lossless,
 }

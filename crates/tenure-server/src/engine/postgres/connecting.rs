@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tenure_register::postgres::{PostgresFailure, humane};
 use tokio::time::{Instant, timeout};
 
 use super::Target;
-use super::error::Failed;
-use super::opening::Opening;
 use super::schema::Query;
 use super::session::Session;
-use super::settings::Server;
 use crate::engine::shared::log::LogError;
 
 /// The queries of a server that follows the log or owns it. A new session prepares them, so that a
@@ -34,7 +32,7 @@ impl Connecting {
         let asked = Arc::new(AtomicUsize::new(first));
         let at = Arc::clone(&asked);
         Self {
-            work: Box::pin(async move { connect(&target, first, &at).await }),
+            work: Box::pin(async move { connect(&target, &at).await }),
             asked,
             began: Instant::now(),
         }
@@ -56,57 +54,66 @@ impl Connecting {
     }
 }
 
-/// Opens a session with the first server that accepts writes, from this one on.
-async fn connect(target: &Target, first: usize, asked: &AtomicUsize) -> Result<Session, LogError> {
-    // The file of the connection string may have a new password.
-    let (settings, tls) = target.read()?;
-    let opening = Opening {
-        tls: &tls,
-        schema: &target.schema,
-        user: &settings.user,
-        failover: target.config.failover,
-        attempt: target.attempt,
-    };
-    let count = settings.servers.len();
-    // A server that does not answer must leave time for another one.
-    let limit = match count {
-        1 => target.attempt * 3,
-        _ => target.attempt,
-    };
-    let mut errors = Vec::new();
-    for number in first..first + count {
-        let server = &settings.servers[number % count];
-        asked.store(number % count, Ordering::Relaxed);
-        match timeout(limit, open(target, &opening, server)).await {
-            Ok(Ok(session)) => {
-                target.engine.get_or_init(|| session.engine);
-                return Ok(session);
-            }
-            Ok(Err(failed)) => errors.push(failed.error),
-            Err(_) => errors.push(LogError::NotApplied(format!(
-                "{}: not ready in {}",
-                server.name,
-                humane(limit)
-            ))),
+/// Opens a session with the first server that accepts writes.
+async fn connect(target: &Target, asked: &AtomicUsize) -> Result<Session, LogError> {
+    // Roles and databases can have other values. A wait for the lock of the head ends before the
+    // attempt does: the statement of a connection that was given up must not wait for long at the
+    // server. A limit for whole statements would also end the wait for a standby.
+    let lock_timeout = (target.attempt * 3 / 4).as_millis().max(1);
+    let settings = format!(
+        "set synchronous_commit = on; set statement_timeout = 0;
+         set lock_timeout = {lock_timeout}; set client_min_messages = warning;
+         set default_transaction_isolation = 'read committed';
+         set search_path = pg_catalog, pg_temp;"
+    );
+    let opened = target
+        .config
+        .open(&target.schema, &settings, target.attempt, asked);
+    let mut session = Session::new(opened.await?)?;
+    let limit = target.attempt * 3;
+    match timeout(limit, set_up(target, &mut session)).await {
+        Ok(set_up) => set_up.map_err(|failed| failed.error)?,
+        Err(_) => {
+            let (name, limit) = (&session.connection.name, humane(limit));
+            let text = format!("{name}: not ready in {limit}");
+            return Err(LogError::NotApplied(text));
         }
     }
-    let texts: Vec<String> = errors.iter().map(LogError::to_string).collect();
-    let texts = texts.join("; ");
-    let is_refusal = |error: &LogError| matches!(error, LogError::Misconfigured(_));
-    Err(match errors.iter().any(is_refusal) {
-        true => LogError::Misconfigured(texts),
-        false => LogError::NotApplied(texts),
-    })
-}
-
-async fn open(target: &Target, opening: &Opening<'_>, server: &Server) -> Result<Session, Failed> {
-    let mut session = opening.open(server).await?;
-    for query in PREPARED {
-        session.prepare(&target.schema, query).await?;
-    }
+    target.engine.get_or_init(|| session.engine);
     Ok(session)
 }
 
-pub(super) fn humane(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
+async fn set_up(target: &Target, session: &mut Session) -> Result<(), PostgresFailure> {
+    let row = session.connection.row("show synchronous_commit").await?;
+    let name = &session.connection.name;
+    check_commits(name, row.get(0).unwrap_or_default()).map_err(PostgresFailure::closing)?;
+    for query in PREPARED {
+        session.prepare(&target.schema, query).await?;
+    }
+    Ok(())
+}
+
+/// Checks the value of `synchronous_commit` that the next statement of a session has.
+fn check_commits(name: &str, value: &str) -> Result<(), LogError> {
+    match value {
+        "on" => Ok(()),
+        _ => Err(LogError::Misconfigured(format!(
+            "{name}: synchronous_commit is {value} after it was set to on: connect directly, or \
+             through a pool of sessions, not of transactions"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_forgets_its_settings_is_refused() {
+        assert_eq!(check_commits("P", "on"), Ok(()));
+        for value in ["off", "local", ""] {
+            let error = check_commits("P", value).unwrap_err();
+            assert!(matches!(error, LogError::Misconfigured(_)), "{value}");
+        }
+    }
 }

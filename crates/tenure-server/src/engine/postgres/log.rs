@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use tenure_core::ownership::EngineId;
+use tenure_register::postgres::{PostgresFailure, humane};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::Row;
 use tracing::warn;
 
 use super::Target;
-use super::connecting::{Connecting, humane};
-use super::error::{Failed, Stage};
-use super::opening::is_same_system;
+use super::connecting::Connecting;
+use super::identity::is_same_system;
 use super::schema::Query;
 use super::session::Session;
 use crate::config::Failover;
@@ -49,7 +49,7 @@ pub(super) struct PostgresLog {
 
 /// How far a call has come. After a time-out this says what is known.
 struct Progress {
-    stage: Cell<Stage>,
+    is_sent: Cell<bool>,
 }
 
 impl PostgresLog {
@@ -79,14 +79,14 @@ impl PostgresLog {
     /// Warns if a fail-over is declared lossless, and all standbys of the server are asynchronous.
     fn check_standbys(&mut self) {
         let found = self.call(async |session, _, _| {
-            let row = session.row(STANDBYS).await?;
+            let row = session.connection.row(STANDBYS).await?;
             let has_asynchronous = row.get(0) == Some("t");
             Ok(has_asynchronous.then(|| {
                 format!(
                     "{} has standbys, and synchronous_standby_names is empty: a promotion of one of \
                      them can lose acknowledged changes, although postgres.failover is \"lossless\". \
                      Make a standby synchronous, or set postgres.failover = \"none\"",
-                    session.name
+                    session.connection.name
                 )
             }))
         });
@@ -125,12 +125,12 @@ impl PostgresLog {
     /// Makes a call within the time limit, on the open session or a new one.
     fn call<T>(
         &mut self,
-        work: impl AsyncFnOnce(&mut Session, &Target, &Progress) -> Result<T, Failed>,
+        work: impl AsyncFnOnce(&mut Session, &Target, &Progress) -> Result<T, PostgresFailure>,
     ) -> Result<T, LogError> {
         let until = Instant::now() + self.target.attempt;
         let mut session = self.ready_session(until)?;
         let progress = Progress {
-            stage: Cell::new(Stage::Before),
+            is_sent: Cell::new(false),
         };
         let target = &self.target;
         let runtime = self.runtime.as_ref().expect("it is there until the drop");
@@ -138,17 +138,17 @@ impl PostgresLog {
             .block_on(async { timeout_at(until, work(&mut session, target, &progress)).await });
         let failed = match done {
             Ok(Ok(done)) => {
-                self.note_version(session.version);
+                self.note_version(session.connection.version);
                 self.session = Some(session);
                 return Ok(done);
             }
             Ok(Err(failed)) => failed,
             Err(_) => {
                 let limit = humane(self.target.attempt);
-                let name = &session.name;
-                Failed::closing(match progress.stage.get() {
-                    Stage::Before => LogError::NotApplied(format!("{name}: not ready in {limit}")),
-                    Stage::Sent => LogError::Unknown(format!("{name}: no answer in {limit}")),
+                let name = &session.connection.name;
+                PostgresFailure::closing(match progress.is_sent.get() {
+                    false => LogError::NotApplied(format!("{name}: not ready in {limit}")),
+                    true => LogError::Unknown(format!("{name}: no answer in {limit}")),
                 })
             }
         };
@@ -164,7 +164,7 @@ impl PostgresLog {
     fn ready_session(&mut self, until: Instant) -> Result<Session, LogError> {
         let runtime = self.runtime.as_ref().expect("it is there until the drop");
         if let Some(mut session) = self.session.take()
-            && runtime.block_on(session.is_open())
+            && runtime.block_on(session.connection.is_open())
         {
             return Ok(session);
         }
@@ -184,7 +184,7 @@ impl PostgresLog {
         let session = opened?;
         // A statement that is sent late has an unknown outcome when the time is up.
         if until - Instant::now() < self.target.attempt / 2 {
-            let name = session.name.clone();
+            let name = session.connection.name.clone();
             self.session = Some(session);
             return Err(LogError::NotApplied(format!(
                 "{name}: connected after {since}, too late for this call"
@@ -200,8 +200,8 @@ async fn send(
     progress: &Progress,
     query: Query,
     parameters: &[&(dyn tokio_postgres::types::ToSql + Sync)],
-) -> Result<Vec<Row>, Failed> {
-    progress.stage.set(Stage::Sent);
+) -> Result<Vec<Row>, PostgresFailure> {
+    progress.is_sent.set(true);
     session.execute(query, parameters).await
 }
 
@@ -251,7 +251,7 @@ impl SharedLog for PostgresLog {
                 })
             });
             let batches: Result<_, tokio_postgres::Error> = batches.collect();
-            batches.map_err(|error| Failed::of(&error, Stage::Sent, &session.name))
+            batches.map_err(|error| session.connection.unanswered(&error))
         })
     }
 
@@ -274,7 +274,7 @@ impl SharedLog for PostgresLog {
                 })
             });
             let places: Result<_, tokio_postgres::Error> = places.collect();
-            places.map_err(|error| Failed::of(&error, Stage::Sent, &session.name))
+            places.map_err(|error| session.connection.unanswered(&error))
         })
     }
 
@@ -306,10 +306,10 @@ const STANDBYS: &str = "select current_setting('synchronous_standby_names') = ''
 const MOST_PLACES: usize = 4_000;
 
 /// Returns the head of a row, if there is one.
-fn sighting(session: &Session, rows: &[Row]) -> Result<Sighting, Failed> {
+fn sighting(session: &Session, rows: &[Row]) -> Result<Sighting, PostgresFailure> {
     let record = rows.first().map(|row| row.try_get::<_, Vec<u8>>(0));
     let record = record.transpose();
-    let record = record.map_err(|error| Failed::of(&error, Stage::Sent, &session.name))?;
+    let record = record.map_err(|error| session.connection.unanswered(&error))?;
     Ok(Sighting {
         engine: session.engine,
         head: record.map(Bytes::from),
@@ -368,7 +368,7 @@ impl<'a> AppendStatement<'a> {
         session: &mut Session,
         target: &Target,
         progress: &Progress,
-    ) -> Result<Appended, Failed> {
+    ) -> Result<Appended, PostgresFailure> {
         session.prepare(&target.schema, self.query).await?;
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 10] = [
             &target.cluster,
@@ -390,9 +390,9 @@ impl<'a> AppendStatement<'a> {
         match rows.first().and_then(|row| row.try_get(0).ok()) {
             Some(1_i64) => Ok(Appended::Done),
             Some(_) => refused(session, target).await,
-            None => Err(Failed::closing(LogError::Unknown(format!(
+            None => Err(PostgresFailure::closing(LogError::Unknown(format!(
                 "{}: the answer has another form",
-                session.name
+                session.connection.name
             )))),
         }
     }
@@ -402,7 +402,7 @@ impl<'a> AppendStatement<'a> {
 /// append waited for, and it is written again, unchanged: the head may be the one of an earlier
 /// attempt of this append, whose commit was never acknowledged. The commit of this statement
 /// comes after that one, so both are durable when it is acknowledged.
-async fn refused(session: &mut Session, target: &Target) -> Result<Appended, Failed> {
+async fn refused(session: &mut Session, target: &Target) -> Result<Appended, PostgresFailure> {
     session.prepare(&target.schema, Query::Confirm).await?;
     let rows = session.execute(Query::Confirm, &[&target.cluster]).await?;
     sighting(session, &rows).map(Appended::Refused)

@@ -18,29 +18,22 @@
 //!   nothing. Then the timeline in a head says nothing (see `PostgresLog::as_written`).
 
 mod connecting;
-mod connection_string;
-mod error;
+mod identity;
 mod log;
-mod opening;
 mod schema;
 mod session;
-mod settings;
-mod tls;
 
 #[cfg(all(test, unix))]
 mod tests;
 
-use std::fs;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tenure_core::ownership::EngineId;
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tenure_register::postgres::PostgresSchema;
 
 use self::log::PostgresLog;
-use self::schema::Schema;
-use self::settings::Settings;
-use crate::config::{PostgresConfig, PostgresUrl};
+use crate::config::PostgresConfig;
 use crate::engine::shared::log::{Connect, LogError, SharedLog};
 
 /// Opens connections to the log of a cluster in PostgreSQL.
@@ -51,7 +44,7 @@ pub(crate) struct PostgresConnect(Arc<Target>);
 #[derive(Debug)]
 struct Target {
     config: PostgresConfig,
-    schema: Schema,
+    schema: PostgresSchema,
     cluster: String,
     /// The time limit of a call.
     attempt: Duration,
@@ -70,7 +63,7 @@ impl PostgresConnect {
         cluster: &str,
         attempt: Duration,
     ) -> Result<Self, LogError> {
-        let schema = Schema::new(&config.schema).map_err(LogError::Misconfigured)?;
+        let schema = schema::schema(&config.schema)?;
         Ok(Self(Arc::new(Target {
             config,
             schema,
@@ -83,15 +76,7 @@ impl PostgresConnect {
 
 impl Connect for PostgresConnect {
     fn connect(&self) -> Result<Box<dyn SharedLog>, LogError> {
-        let (settings, _) = self.0.read()?;
-        if settings.encryption == settings::Encryption::Unverified
-            && settings.root_certificate.is_none()
-            && self.0.config.ca_file.is_none()
-        {
-            tracing::warn!(
-                "sslmode=require does not check the certificate of PostgreSQL: use verify-full"
-            );
-        }
+        self.0.config.check(self.0.attempt)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
@@ -104,32 +89,10 @@ impl Connect for PostgresConnect {
     }
 
     fn identity(&self, engine: EngineId) -> String {
-        opening::identity_text(engine)
+        identity::identity_text(engine)
     }
 
     fn other_engine(&self, written: EngineId, answering: EngineId) -> String {
-        opening::other_engine(self.name(), self.0.config.failover, written, answering)
-    }
-}
-
-impl Target {
-    /// Reads the connection string and the files that it names.
-    fn read(&self) -> Result<(Settings, MakeRustlsConnect), LogError> {
-        let (place, text) = match &self.config.url {
-            PostgresUrl::File(path) => {
-                let place = format!("postgres.url_file: {}", path.display());
-                match fs::read_to_string(path) {
-                    Ok(text) => (place, text),
-                    Err(error) => {
-                        return Err(LogError::Misconfigured(format!("{place}: {error}")));
-                    }
-                }
-            }
-            PostgresUrl::Text(text) => ("postgres.url".to_owned(), text.clone()),
-        };
-        let wrong = |error| LogError::Misconfigured(format!("{place}: {error}"));
-        let settings = Settings::parse(&text, self.attempt).map_err(wrong)?;
-        let tls = tls::connector(&settings, self.config.ca_file.as_deref()).map_err(wrong)?;
-        Ok((settings, tls))
+        identity::other_engine(self.name(), self.0.config.failover, written, answering)
     }
 }

@@ -1,84 +1,16 @@
 //! The tables, and the views for people.
 
-/// The version of PostgreSQL from which on everything here works.
-pub(super) const LEAST_VERSION: u32 = 130_000;
+use tenure_register::postgres::PostgresSchema;
 
-/// The name of a schema, quoted for statements.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Schema {
-    name: String,
-    quoted: String,
-}
+use crate::engine::shared::log::LogError;
 
-impl Schema {
-    /// # Errors
-    ///
-    /// PostgreSQL permits no such name. The message says what is right.
-    pub(super) fn new(name: &str) -> Result<Self, String> {
-        // PostgreSQL cuts longer names without an error.
-        if name.is_empty() || name.len() > 63 || name.contains('\0') || name.starts_with("pg_") {
-            return Err(format!(
-                "postgres.schema = \"{name}\" is not a name for a schema: use 1 to 63 bytes that do \
-                 not begin with pg_, for example \"tenure\""
-            ));
-        }
-        Ok(Self {
-            name: name.to_owned(),
-            quoted: format!("\"{}\"", name.replace('"', "\"\"")),
-        })
-    }
-
-    pub(super) fn quoted(&self) -> &str {
-        &self.quoted
-    }
-
-    /// The name as a string in a statement.
-    fn literal(&self) -> String {
-        format!(
-            "E'{}'",
-            self.name.replace('\\', "\\\\").replace('\'', "\\'")
-        )
-    }
-
-    /// Returns a statement with this schema in place of each `{s}`.
-    pub(super) fn within(&self, statement: &str) -> String {
-        statement.replace("{s}", &self.quoted)
-    }
-
-    /// The query for the properties of a server and of this session. It has one row.
-    pub(super) fn inspect(&self) -> String {
-        let schema = self.literal();
-        format!(
-            "select current_setting('server_version_num'),
-                current_setting('synchronous_commit'),
-                current_setting('fsync'),
-                current_setting('server_encoding'),
-                pg_is_in_recovery(),
-                current_setting('transaction_read_only'),
-                exists (select from pg_namespace where nspname = {schema}),
-                (select count(*) from pg_class join pg_namespace on pg_namespace.oid = relnamespace
-                    where nspname = {schema} and relname in ('head', 'log', 'place')),
-                current_database()"
-        )
-    }
-
-    /// The statements that create everything. They are one transaction.
-    pub(super) fn create(&self, has_schema: bool) -> String {
-        let create_schema = match has_schema {
-            true => "",
-            false => "create schema {s};",
-        };
-        self.within(&[create_schema, TABLES, VIEWS].concat())
-    }
-
-    /// The statement for an administrator.
-    pub(super) fn grant(&self, has_schema: bool, user: &str) -> String {
-        let (schema, user) = (&self.quoted, user.replace('"', "\"\""));
-        match has_schema {
-            true => format!("grant usage, create on schema {schema} to \"{user}\""),
-            false => format!("create schema {schema} authorization \"{user}\""),
-        }
-    }
+/// Returns the schema with this name.
+///
+/// # Errors
+///
+/// PostgreSQL permits no such name.
+pub(super) fn schema(name: &str) -> Result<PostgresSchema, LogError> {
+    PostgresSchema::new(name, &["head", "log", "place"], [TABLES, VIEWS].concat())
 }
 
 /// A head is replaced all the time, so its page has room for many versions of it. Its record is kept
@@ -153,12 +85,6 @@ const VIEWS: &str = "
         to_timestamp(ended_at_ms / 1000.0) as ended_at, \"end\", reason, without_store
     from all_terms order by cluster, shard, namespace, lease, epoch;
 ";
-
-/// Reads the identity: the system identifier, which `initdb` makes, and the timeline, which each
-/// promotion changes. The name of the current file of the log begins with the timeline.
-/// `pg_control_checkpoint()` still has the former timeline for a while after a promotion.
-pub(super) const IDENTITY: &str = "select (select system_identifier from pg_control_system()),
-    substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)";
 
 /// Replaces the record of the head, which it compares as a whole.
 ///

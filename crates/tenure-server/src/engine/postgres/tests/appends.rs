@@ -388,7 +388,7 @@ fn the_rate_of_appends() {
     };
     measure("alone", &mut *connect(&server, "tenure"));
     let standby = server.standby("second");
-    failovers::require_standby(&server, "second");
+    server.require_standby("second");
     measure(
         "with a synchronous standby",
         &mut *connect(&server, "rates"),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::failovers::require_standby;
 use super::*;
 use crate::config::{ClusterConfig, SharedEngine};
 use crate::engine::log::Log;
@@ -61,7 +60,7 @@ fn a_log_goes_on_at_a_promoted_standby_when_its_fail_over_is_declared_lossless_l
         return;
     };
     let standby = primary.standby("second");
-    require_standby(&primary, "second");
+    primary.require_standby("second");
     let url = format!(
         "host=127.0.0.1,127.0.0.1 port={},{} user=postgres dbname=postgres",
         primary.port(),

@@ -3,30 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use super::proxy::{Mode, Proxy};
 use super::*;
-
-/// Lets commits wait for a standby with this name.
-pub(super) fn require_standby(primary: &Postgres, name: &str) {
-    primary.query(&format!(
-        "alter system set synchronous_standby_names = '{name}'"
-    ));
-    primary.query("select pg_reload_conf()");
-    wait_for("the standby", || {
-        let state = primary.query("select sync_state from pg_stat_replication");
-        (state == "sync").then_some(())
-    });
-}
-
-/// The statement of a session that waits for a synchronous standby.
-const WAITS: &str = "from pg_stat_activity where wait_event = 'SyncRep'";
-
-fn wait_for_sync_wait(primary: &Postgres) {
-    wait_for("an append that waits for the standby", || {
-        let count = primary.query(&format!("select count(*) {WAITS}"));
-        (count != "0").then_some(())
-    });
-}
+use crate::support::postgres_proxy::{Mode, Proxy};
 
 #[test]
 fn an_append_counts_only_after_the_synchronous_standby_has_it() {
@@ -34,7 +12,7 @@ fn an_append_counts_only_after_the_synchronous_standby_has_it() {
         return;
     };
     let mut standby = primary.standby("second");
-    require_standby(&primary, "second");
+    primary.require_standby("second");
     let connects = connects(&primary, "tenure", Duration::from_secs(2));
     let mut log = connects.connect().unwrap();
     wait_for("the tables", || log.head().ok());
@@ -44,8 +22,7 @@ fn an_append_counts_only_after_the_synchronous_standby_has_it() {
     standby.crash();
     let cancelled = thread::scope(|scope| {
         let appending = scope.spawn(|| append(&mut *patient, Some(1), 2));
-        wait_for_sync_wait(&primary);
-        primary.query(&format!("select pg_cancel_backend(pid) {WAITS}"));
+        Postgres::cancel_wait_for_standby(primary.port());
         appending.join().unwrap()
     });
     // PostgreSQL says that it succeeded, with a warning; and others see the new head.
@@ -73,7 +50,7 @@ fn a_promoted_standby_is_another_engine_unless_a_fail_over_loses_nothing() {
         return;
     };
     let standby = primary.standby("second");
-    require_standby(&primary, "second");
+    primary.require_standby("second");
     let mut config = config(
         format!(
             "host=127.0.0.1,127.0.0.1 port={},{} user=postgres dbname=postgres",
@@ -146,7 +123,7 @@ fn a_lossless_fail_over_to_a_standby_that_is_not_synchronous_is_warned_of() {
         warned.contains("a promotion of one of them can lose"),
         "{warned}"
     );
-    require_standby(&primary, "second");
+    primary.require_standby("second");
     wait_for("the end of the warning", || {
         warnings(&config).is_empty().then_some(())
     });
@@ -158,7 +135,7 @@ fn an_isolated_former_primary_acknowledges_nothing() {
         return;
     };
     let standby = primary.standby("second");
-    require_standby(&primary, "second");
+    primary.require_standby("second");
     let (old, new) = (primary.port(), standby.port());
     let mut config = config(
         format!("host=127.0.0.1,127.0.0.1 port={old},{new} user=postgres dbname=postgres"),

@@ -4,8 +4,6 @@ mod access;
 mod appends;
 mod changes;
 mod failovers;
-mod proxy;
-mod transport;
 
 use std::sync::OnceLock;
 use std::thread;

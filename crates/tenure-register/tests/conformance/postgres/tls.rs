@@ -66,16 +66,23 @@ impl Authority {
     }
 }
 
-fn connect_with(server: &Postgres, mode: &str, ca_file: Option<&Path>) -> Result<(), LogError> {
+fn connect_with(server: &Postgres, mode: &str, ca_file: Option<&Path>) -> Result<(), Failure> {
     let url = format!("{} sslmode={mode}", server.url("postgres", ""));
-    let mut config = config(url, "tenure");
-    config.ca_file = ca_file.map(Path::to_owned);
-    let connects = PostgresConnect::new(config, "default", ATTEMPT).unwrap();
-    connects.connect()?.head().map(drop)
+    let mut access = access(url, "tenure");
+    access.ca_file = ca_file.map(Path::to_owned);
+    connect(&PostgresHome::new(access, ATTEMPT)?)
 }
 
-#[test]
-fn the_modes_of_tls_check_what_libpq_checks() {
+/// Reads a register. The connection may have been opened earlier.
+fn connect(home: &PostgresHome) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Handle::current();
+    let key = key("a");
+    let read = tokio::task::block_in_place(|| runtime.block_on(home.read(&key, None)));
+    read.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_modes_of_tls_check_what_libpq_checks() {
     let Some(server) = Postgres::start("TLS", "") else {
         return;
     };
@@ -101,7 +108,7 @@ fn the_modes_of_tls_check_what_libpq_checks() {
             match is_accepted {
                 true => assert_eq!(connected, Ok(()), "{mode} {ca_file:?}"),
                 false => {
-                    let is_refused = matches!(connected, Err(LogError::Misconfigured(_)));
+                    let is_refused = matches!(connected, Err(Failure::Misconfigured(_)));
                     assert!(is_refused, "{mode} {ca_file:?}: {connected:?}");
                 }
             }
@@ -121,17 +128,8 @@ fn the_modes_of_tls_check_what_libpq_checks() {
     ]);
 }
 
-/// The text of a refusal that an operator has to end.
-#[track_caller]
-fn misconfigured(result: Result<(), LogError>) -> String {
-    match result {
-        Err(LogError::Misconfigured(text)) => text,
-        other => panic!("not misconfigured: {other:?}"),
-    }
-}
-
-#[test]
-fn certificates_that_are_wrong_or_expired_are_named_and_read_again_when_they_are_mended() {
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_that_are_wrong_or_expired_are_named_and_read_again_when_they_are_mended() {
     let Some(server) = Postgres::start("certificates", "") else {
         return;
     };
@@ -141,22 +139,21 @@ fn certificates_that_are_wrong_or_expired_are_named_and_read_again_when_they_are
     let host = "127.0.0.1";
     let name = format!("{host}:{}", server.port());
     right.certify_until(&server, host, PAST);
-    let config = |more: &str| {
+    let home = |more: &str| {
         let mode = "sslmode=verify-full";
         let url = format!("{} {mode} {more}", server.url("postgres", ""));
-        let mut config = config(url, "tenure");
-        config.ca_file = Some(right.file.clone());
-        PostgresConnect::new(config, "default", ATTEMPT).unwrap()
+        let mut access = access(url, "tenure");
+        access.ca_file = Some(right.file.clone());
+        PostgresHome::new(access, ATTEMPT).unwrap()
     };
     // One connection, which goes on by itself.
-    let connects = config("");
-    let mut log = connects.connect().unwrap();
-    let text = misconfigured(log.head().map(drop));
+    let log = home("");
+    let text = misconfigured(connect(&log));
     let expired = "the certificate of PostgreSQL has expired: renew it there";
     assert_eq!(text, format!("{name}: {expired}"));
     wrong.certify(&server, host);
     wait_for("the other certificate", || {
-        let text = misconfigured(log.head().map(drop));
+        let text = misconfigured(connect(&log));
         let expected = format!(
             "{name}: the certificate of PostgreSQL is not signed by a known authority: name the \
              certificate of its authority in postgres.ca_file"
@@ -165,11 +162,11 @@ fn certificates_that_are_wrong_or_expired_are_named_and_read_again_when_they_are
     });
     right.certify(&server, "db.example");
     wait_for("the other certificate", || {
-        let text = misconfigured(log.head().map(drop));
+        let text = misconfigured(connect(&log));
         text.contains("is for another name").then_some(())
     });
     right.certify(&server, host);
-    wait_for("the right certificate", || log.head().ok());
+    wait_for("the right certificate", || connect(&log).ok());
 
     // The server asks for certificates of clients.
     let of_clients = server.folder().join("data/clients.pem");
@@ -181,12 +178,12 @@ fn certificates_that_are_wrong_or_expired_are_named_and_read_again_when_they_are
         "hostssl all postgres 127.0.0.1/32 trust clientcert=verify-ca\nlocal all all trust\n";
     fs::write(&rules, rule).unwrap();
     server.query("select pg_reload_conf()");
-    let without = wait_for("a refusal", || config("").connect().unwrap().head().err());
+    let without = wait_for("a refusal", || connect(&home("")).err());
     assert!(
         without.to_string().contains("valid client certificate"),
         "{without}"
     );
-    assert!(matches!(without, LogError::Misconfigured(_)), "{without:?}");
+    assert!(matches!(without, Failure::Misconfigured(_)), "{without:?}");
     let [certificate, key] = ["client.crt", "client.key"].map(|name| folder.path().join(name));
     let give = |authority: &Authority, end| {
         let (issued, secret) = authority.issue("client", end);
@@ -196,26 +193,25 @@ fn certificates_that_are_wrong_or_expired_are_named_and_read_again_when_they_are
     };
     let files = format!("sslcert={} sslkey={}", certificate.display(), key.display());
     give(&wrong, LATER);
-    let connects = config(&files);
-    let mut log = connects.connect().unwrap();
-    let refused = |log: &mut dyn SharedLog, alert: &str| {
+    let log = home(&files);
+    let refused = |log: &PostgresHome, alert: &str| {
         let text = format!(
             "{name}: PostgreSQL does not accept the certificate in sslcert and sslkey of the \
              connection string ({alert}): it has expired, or its authority is not in ssl_ca_file \
              of PostgreSQL"
         );
         wait_for(&text, || {
-            let error = log.head().unwrap_err();
+            let error = connect(log).unwrap_err();
             // The connection may end before the reason for it arrives.
-            (error == LogError::Misconfigured(text.clone())).then_some(())
+            (error == Failure::Misconfigured(text.clone())).then_some(())
         });
     };
-    refused(&mut *log, "UnknownCA");
+    refused(&log, "UnknownCA");
     give(&right, LATER);
-    wait_for("the right certificate", || log.head().ok());
+    wait_for("the right certificate", || connect(&log).ok());
     give(&right, PAST);
-    let mut log = connects.connect().unwrap();
-    refused(&mut *log, "CertificateExpired");
+    let log = home(&files);
+    refused(&log, "CertificateExpired");
     give(&right, LATER);
-    wait_for("the right certificate", || log.head().ok());
+    wait_for("the right certificate", || connect(&log).ok());
 }

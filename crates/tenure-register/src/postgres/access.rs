@@ -1,0 +1,109 @@
+//! The access to PostgreSQL.
+
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::settings::{Encryption, Settings};
+use super::tls;
+use crate::Failure;
+
+/// The access to PostgreSQL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostgresAccess {
+    /// The file with the connection string (a URL, or `host=a,b user=...`), or the string itself.
+    pub url: PostgresUrl,
+    /// The schema of the tables.
+    pub schema: String,
+    /// The file with the certificates (PEM) of the authorities that sign the certificate of the
+    /// server, for `sslmode=require`.
+    pub ca_file: Option<PathBuf>,
+    /// Whether a promoted standby has every acknowledged commit.
+    pub failover: Failover,
+}
+
+/// The connection string of PostgreSQL.
+#[derive(Clone, PartialEq, Eq)]
+pub enum PostgresUrl {
+    /// A file that contains it. It is read again at each connection.
+    File(PathBuf),
+    /// The string itself, which may contain a password.
+    Text(String),
+}
+
+/// What a fail-over of PostgreSQL to another machine may lose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Failover {
+    /// There is no fail-over, or it may lose commits: a promoted server has another identity.
+    #[default]
+    None,
+    /// The operator guarantees that a promoted server has every acknowledged commit, and that the
+    /// former primary acknowledges nothing after it.
+    Lossless,
+}
+
+impl PostgresAccess {
+    /// The default of [`PostgresAccess::schema`].
+    pub const SCHEMA: &str = "tenure";
+
+    /// Creates the access by this connection string, with the defaults of all other values.
+    #[must_use]
+    pub fn new(url: PostgresUrl) -> Self {
+        Self {
+            url,
+            schema: Self::SCHEMA.into(),
+            ca_file: None,
+            failover: Failover::default(),
+        }
+    }
+
+    /// Checks the connection string and the files that it names, and warns if TLS does not check the
+    /// server. `attempt` is the longest time of a request.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Misconfigured`]
+    pub fn check(&self, attempt: Duration) -> Result<(), Failure> {
+        let (settings, _) = self.read(attempt)?;
+        if settings.encryption == Encryption::Unverified
+            && settings.root_certificate.is_none()
+            && self.ca_file.is_none()
+        {
+            tracing::warn!(
+                "sslmode=require does not check the certificate of PostgreSQL: use verify-full"
+            );
+        }
+        Ok(())
+    }
+
+    /// Reads the connection string and the files that it names.
+    pub(super) fn read(&self, attempt: Duration) -> Result<(Settings, MakeRustlsConnect), Failure> {
+        let (place, text) = match &self.url {
+            PostgresUrl::File(path) => {
+                let place = format!("postgres.url_file: {}", path.display());
+                match fs::read_to_string(path) {
+                    Ok(text) => (place, text),
+                    Err(error) => return Err(Failure::Misconfigured(format!("{place}: {error}"))),
+                }
+            }
+            PostgresUrl::Text(text) => ("postgres.url".to_owned(), text.clone()),
+        };
+        let wrong = |error| Failure::Misconfigured(format!("{place}: {error}"));
+        let settings = Settings::parse(&text, attempt).map_err(wrong)?;
+        let tls = tls::connector(&settings, self.ca_file.as_deref()).map_err(wrong)?;
+        Ok((settings, tls))
+    }
+}
+
+/// The password in a connection string must not be in a log.
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Text(_) => f.write_str("Text(..)"),
+        }
+    }
+}

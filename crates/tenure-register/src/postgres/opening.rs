@@ -1,0 +1,244 @@
+//! Opening a session: the server, its checks, the tables, and the identity.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+
+use super::access::{Failover, PostgresAccess};
+use super::error::{PostgresFailure, describe};
+use super::schema::PostgresSchema;
+use super::session::PostgresSession;
+use super::settings::Settings;
+use crate::{Failure, Identity};
+
+/// The version of PostgreSQL from which on everything here works.
+const LEAST_VERSION: u32 = 130_000;
+
+/// How often a client tries to create the tables while others create them, too.
+const CREATE_ATTEMPTS: usize = 5;
+
+/// The system identifier, which `initdb` makes, and the timeline, which each promotion changes. The
+/// name of the current file of the log begins with the timeline. `pg_control_checkpoint()` still has
+/// the former timeline for a while after a promotion.
+const SYSTEM_AND_TIMELINE: &str = "(select system_identifier from pg_control_system())
+    || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)";
+
+/// The identity if a promotion loses nothing.
+const SYSTEM: &str = "(select system_identifier::text from pg_control_system())";
+
+/// The identity of a server that hides even that one.
+const HIDDEN: &str = "'0'";
+
+impl PostgresAccess {
+    /// Opens a session with the first server that accepts writes, beginning with the one of the number
+    /// `asked`. Meanwhile the number is that of the server that is asked. The statements `settings` set
+    /// up the session, and missing tables are created. `attempt` is the longest time of a request.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::NotApplied`] or [`Failure::Misconfigured`], with the reasons of all servers.
+    pub async fn open(
+        &self,
+        schema: &PostgresSchema,
+        settings: &str,
+        attempt: Duration,
+        asked: &AtomicUsize,
+    ) -> Result<PostgresSession, Failure> {
+        // The file of the connection string may have a new password.
+        let (Settings { servers, user, .. }, tls) = self.read(attempt)?;
+        let (first, count) = (asked.load(Ordering::Relaxed), servers.len());
+        // A server that does not answer must leave time for another one. A busy one may take longer
+        // to accept a connection and to check a password than to execute a statement.
+        let limit = match count {
+            1 => attempt * 3,
+            _ => attempt,
+        };
+        let mut failures = Vec::new();
+        for number in first..first + count {
+            let server = &servers[number % count];
+            asked.store(number % count, Ordering::Relaxed);
+            let open = async {
+                let mut session = PostgresSession::connect(server, &tls).await?;
+                let set_up = session.run(|client| client.batch_execute(settings)).await;
+                set_up.map_err(|error| session.not_ready(&error))?;
+                check(&mut session, schema, &user).await?;
+                identify(&mut session, self.failover).await?;
+                Ok::<_, PostgresFailure>(session)
+            };
+            failures.push(match timeout(limit, open).await {
+                Ok(Ok(session)) => return Ok(session),
+                Ok(Err(failed)) => failed.error,
+                Err(_) => {
+                    let (name, limit) = (&server.name, humane(limit));
+                    Failure::NotApplied(format!("{name}: not ready in {limit}"))
+                }
+            });
+        }
+        let texts: Vec<String> = failures.iter().map(Failure::to_string).collect();
+        let texts = texts.join("; ");
+        let is_refusal = |failure: &Failure| matches!(failure, Failure::Misconfigured(_));
+        Err(match failures.iter().any(is_refusal) {
+            true => Failure::Misconfigured(texts),
+            false => Failure::NotApplied(texts),
+        })
+    }
+}
+
+/// Checks the server, and creates the tables if there are none.
+async fn check(
+    session: &mut PostgresSession,
+    schema: &PostgresSchema,
+    user: &str,
+) -> Result<(), PostgresFailure> {
+    for _ in 0..CREATE_ATTEMPTS {
+        let row = session.row(&schema.inspect()).await?;
+        let value = |column| row.get(column).unwrap_or_default();
+        if let Some(failure) = unfit(&session.name, &value) {
+            return Err(PostgresFailure::closing(failure));
+        }
+        session.version = value(0).parse().unwrap_or_default();
+        let (name, database) = (session.name.clone(), value(6));
+        if value(7) == "t" {
+            let schema = schema.quoted();
+            session.name = format!("{name}, database {database}, schema {schema}");
+            return Ok(());
+        }
+        let has_schema = value(5) == "t";
+        let create = schema.create(has_schema);
+        let created = session.run(|client| client.batch_execute(&create)).await;
+        let Err(error) = created else {
+            continue;
+        };
+        match error.code().map_or("", SqlState::code) {
+            // Another client has created the same at the same time.
+            "23505" | "42P06" | "42P07" | "XX000" | "40P01" => {}
+            "42501" => {
+                return Err(PostgresFailure::closing(Failure::Misconfigured(format!(
+                    "{name}: user {user} may not create the tables of tenure in schema {} of \
+                     database {database} ({}). An administrator of that database has to run: {}",
+                    schema.quoted(),
+                    describe(&error),
+                    schema.grant(has_schema, user)
+                ))));
+            }
+            _ => return Err(session.not_ready(&error)),
+        }
+    }
+    Err(PostgresFailure::closing(Failure::NotApplied(format!(
+        "{}: the tables could not be created, because others create them at the same time",
+        session.name
+    ))))
+}
+
+/// Reads the identity of the server.
+async fn identify(
+    session: &mut PostgresSession,
+    failover: Failover,
+) -> Result<(), PostgresFailure> {
+    session.identity_sql = match failover {
+        Failover::None => SYSTEM_AND_TIMELINE,
+        Failover::Lossless => SYSTEM,
+    };
+    let sql = format!("select {}", session.identity_sql);
+    let row = session
+        .run(|client| client.query_typed_one(&sql, &[]))
+        .await;
+    let error = match row.and_then(|row| row.try_get::<_, String>(0)) {
+        Ok(identity) => {
+            session.identity = Identity::new(identity);
+            return Ok(());
+        }
+        Err(error) => error,
+    };
+    // A missing right or a missing function.
+    let code = error.code().map_or("", SqlState::code);
+    let is_hidden = code.starts_with("42") || code.starts_with("0A");
+    match failover {
+        _ if !is_hidden => Err(session.not_ready(&error)),
+        // The operator answers for the server, so it may hide its identity.
+        Failover::Lossless => {
+            (session.identity_sql, session.identity) = (HIDDEN, Identity::new("0"));
+            Ok(())
+        }
+        Failover::None => Err(PostgresFailure::closing(Failure::Misconfigured(format!(
+            "{}: its identity and timeline can't be read ({}), so a fail-over that loses commits \
+             would not be noticed. If its fail-over loses nothing, set postgres.failover = \
+             \"lossless\"; else use another PostgreSQL",
+            session.name,
+            describe(&error)
+        )))),
+    }
+}
+
+/// Returns why a server can't keep values, from the row of [`PostgresSchema::inspect`].
+fn unfit<'a>(name: &str, value: &impl Fn(usize) -> &'a str) -> Option<Failure> {
+    let misconfigured = |text: String| Some(Failure::Misconfigured(format!("{name}: {text}")));
+    let version: u32 = value(0).parse().unwrap_or_default();
+    if version < LEAST_VERSION {
+        return misconfigured(format!(
+            "its version is {}: use PostgreSQL {} or later",
+            version / 10_000,
+            LEAST_VERSION / 10_000
+        ));
+    }
+    if value(3) == "t" {
+        return Some(Failure::NotApplied(format!(
+            "{name} is a standby, and only its primary accepts writes: name all servers in the \
+             connection string (host=a,b)"
+        )));
+    }
+    if value(4) != "off" {
+        return Some(Failure::NotApplied(format!(
+            "{name} is read-only (default_transaction_read_only)"
+        )));
+    }
+    if value(1) != "on" {
+        return misconfigured(
+            "fsync is off, so a crash of its machine would lose acknowledged changes: set fsync = \
+             on in postgresql.conf"
+                .into(),
+        );
+    }
+    if value(2) != "UTF8" {
+        return misconfigured(format!(
+            "the database has the encoding {}: create one with encoding 'UTF8'",
+            value(2)
+        ));
+    }
+    None
+}
+
+/// Returns a duration for messages.
+#[must_use]
+pub fn humane(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_may_lose_commits_or_takes_none_is_refused() {
+        let good = ["150018", "on", "UTF8", "f", "off", "t", "db", "t"];
+        let judge = |column: usize, value: &'static str| {
+            let mut row = good;
+            row[column] = value;
+            unfit("P", &|column| row[column])
+        };
+        assert_eq!(judge(0, "150018"), None);
+        for (column, value) in [(0, "120005"), (1, "off"), (2, "LATIN1")] {
+            let failure = judge(column, value);
+            assert!(
+                matches!(failure, Some(Failure::Misconfigured(_))),
+                "{value}"
+            );
+        }
+        for (column, value) in [(3, "t"), (4, "on")] {
+            let failure = judge(column, value);
+            assert!(matches!(failure, Some(Failure::NotApplied(_))), "{value}");
+        }
+    }
+}
