@@ -348,6 +348,7 @@ fn read_header(path: &Path, bytes: &[u8], store: &StoreId) -> Result<(Header, u6
         let (sum, _) = rest.split_first_chunk::<4>()?;
         Some((id, *nonce, *first, *follows, *length, *sum))
     });
+    let parts = parts.filter(|_| bytes.len() >= HEADER as usize);
     let Some((id, nonce, first, follows, length, sum)) = parts else {
         return Err(damaged("its header is cut off"));
     };
