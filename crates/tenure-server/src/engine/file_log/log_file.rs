@@ -78,7 +78,7 @@ impl Reserved {
         let file = private().truncate(true).open(&path)?;
         let usual = LENGTHS.iter().copied().filter(|length| *length >= at_least);
         let mut reserved = Err(io::ErrorKind::StorageFull.into());
-        for length in usual.chain([at_least]) {
+        for length in usual.chain((at_least > 0).then_some(at_least)) {
             reserved = reserve(&file, length).map(|()| length);
             if !reserved.as_ref().is_err_and(is_disk_full) {
                 break;
