@@ -1,7 +1,7 @@
 //! Blobs after a restart, and damaged blobs.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use tenure_azure::server::{Azure, AzureConfig, AzureError};
@@ -88,37 +88,48 @@ fn open(folder: &Path) -> Result<Azure, AzureError> {
     Azure::open(&store, development())
 }
 
-fn assert_damaged(folder: &Path, name: &str) {
+fn assert_damaged(folder: &Path, file: &Path) {
     match open(folder) {
-        Err(AzureError::Open(OpenError::Damaged { path, .. })) => {
-            assert!(path.ends_with(name), "{name} {}", path.display());
-        }
-        other => panic!("{name}: {other:?}"),
+        Err(AzureError::Open(OpenError::Damaged { path, .. })) => assert_eq!(path, file),
+        other => panic!("{}: {other:?}", file.display()),
     }
+}
+
+/// Returns the newest file of this kind in a data directory.
+fn newest(folder: &Path, kind: &str) -> PathBuf {
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let is_kind = |path: &PathBuf| {
+        path.file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with(kind)
+    };
+    files.filter(is_kind).max().unwrap()
 }
 
 #[tokio::test]
 async fn the_refusal_of_damaged_blobs_names_the_file() {
     let folder = tempfile::tempdir().unwrap();
-    let (running, az) = start(StoreConfig::embedded(folder.path()), development());
+    let (data, file) = (folder.path().join("data"), folder.path().join("backup"));
+    let (running, az) = start(StoreConfig::embedded(&data), development());
     fill(&az).await;
     running.stop().await.unwrap();
-    let changes = [
-        "UPDATE documents SET content = x'00' WHERE name LIKE '%/a/b'",
-        "UPDATE documents SET name = 'acct/leases/other' WHERE name LIKE '%/a/b'",
-        "UPDATE documents SET revision = 1 WHERE name LIKE '%/a/b'",
-        "DELETE FROM documents WHERE name LIKE '%/page'",
-        "DELETE FROM documents",
-        "DROP TABLE documents",
-    ];
-    for change in changes {
-        let copy = as_killed(folder.path());
-        let connection = rusqlite::Connection::open(copy.path().join("leases.db")).unwrap();
-        connection.execute_batch(change).unwrap();
-        drop(connection);
-        assert_damaged(copy.path(), "leases.db");
+    backup(&data, &file, Existing::Keep).unwrap();
+    let restored = folder.path().join("restored");
+    restore(&file, &restored).unwrap();
+    let snapshot = newest(&restored, "snapshot");
+    let bytes = fs::read(&snapshot).unwrap();
+    for at in (0..bytes.len()).step_by(7) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 2;
+        fs::write(&snapshot, damaged).unwrap();
+        assert_damaged(&restored, &snapshot);
     }
-    assert!(open(folder.path()).is_ok());
+    fs::write(&snapshot, bytes).unwrap();
+    assert!(open(&restored).is_ok());
 }
 
 /// Returns a copy of the directory, in the state that a killed store leaves.
@@ -126,10 +137,7 @@ fn as_killed(folder: &Path) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
-        // SQLite creates the index of its log again.
-        if !entry.file_name().to_string_lossy().ends_with("-shm") {
-            fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
-        }
+        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
     }
     copy
 }
@@ -140,7 +148,8 @@ async fn a_damaged_log_is_refused_and_a_torn_end_is_not() {
     let (_running, az) = start(StoreConfig::embedded(folder.path()), development());
     fill(&az).await;
     az.put_block("/leases/last", &[], b"x").await.assert(201);
-    let log = |folder: &TempDir| folder.path().join("leases.db-wal");
+    let log = |folder: &TempDir| newest(folder.path(), "log");
+    let used = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0).unwrap();
 
     let whole = as_killed(folder.path());
     let (_running, az) = start(StoreConfig::embedded(whole.path()), development());
@@ -148,8 +157,10 @@ async fn a_damaged_log_is_refused_and_a_torn_end_is_not() {
 
     // A torn change was not acknowledged.
     let torn = as_killed(folder.path());
-    let bytes = fs::read(log(&torn)).unwrap();
-    fs::write(log(&torn), &bytes[..bytes.len() - 100]).unwrap();
+    let mut bytes = fs::read(log(&torn)).unwrap();
+    let end = used(&bytes);
+    bytes[end - 10..=end].fill(0);
+    fs::write(log(&torn), &bytes).unwrap();
     let (_running, az) = start(StoreConfig::embedded(torn.path()), development());
     az.get("/leases/page", &[]).await.assert(200);
     az.get("/leases/last", &[])
@@ -158,10 +169,10 @@ async fn a_damaged_log_is_refused_and_a_torn_end_is_not() {
 
     let damaged = as_killed(folder.path());
     let mut bytes = fs::read(log(&damaged)).unwrap();
-    let middle = bytes.len() / 2;
+    let middle = used(&bytes) / 2;
     bytes[middle] ^= 1;
     fs::write(log(&damaged), &bytes).unwrap();
-    assert_damaged(damaged.path(), "leases.db-wal");
+    assert_damaged(damaged.path(), &log(&damaged));
     assert_eq!(fs::read(log(&damaged)).unwrap(), bytes, "it is unchanged");
 }
 

@@ -50,7 +50,12 @@ impl Member {
         };
         let connect = service.connect();
         let stop = Arc::<Stop>::default();
-        let follower = Follower::new(Arc::new(connect.clone()), &config, HistoryLimits::NONE, Arc::clone(&stop));
+        let follower = Follower::new(
+            Arc::new(connect.clone()),
+            &config,
+            HistoryLimits::NONE,
+            Arc::clone(&stop),
+        );
         let cluster = ClusterMember::over(follower.unwrap(), &config, Limits::default(), stop);
         let cluster = cluster.unwrap();
         Self { cluster, connect }

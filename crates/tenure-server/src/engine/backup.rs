@@ -178,7 +178,8 @@ pub fn final_backup(
     let published = file.publish(contents);
     if published.is_err() && !was_moved {
         // Nobody can have found a final backup, so the store may go on here.
-        log.write_empty(EntryKind::Vacant, None).map_err(not_closed)?;
+        log.write_empty(EntryKind::Vacant, None)
+            .map_err(not_closed)?;
     }
     published
 }
@@ -280,7 +281,10 @@ impl BackupFile {
 
     /// Empties the file. An earlier attempt may have left something.
     fn begin(&self) -> Result<File, BackupError> {
-        let emptied = File::options().write(true).truncate(true).open(self.copy.path());
+        let emptied = File::options()
+            .write(true)
+            .truncate(true)
+            .open(self.copy.path());
         emptied.map_err(|error| not_written(&self.name, error))
     }
 
@@ -349,7 +353,10 @@ impl Contents {
     /// Returns the contents of this, which has no size.
     pub(super) fn of_all(loaded: &Loaded) -> Self {
         let mut contents = Self::of(loaded);
-        loaded.leases.iter().for_each(|(_, stored, _)| contents.add(stored));
+        loaded
+            .leases
+            .iter()
+            .for_each(|(_, stored, _)| contents.add(stored));
         contents
     }
 

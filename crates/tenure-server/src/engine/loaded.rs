@@ -71,7 +71,11 @@ impl<L> Loaded<L> {
 
 impl Loaded<()> {
     /// Applies a batch that follows, and adds its changes of leases to `leases`.
-    pub(super) fn apply(&mut self, batch: &Batch, leases: &mut ChangedLeases) -> Result<(), String> {
+    pub(super) fn apply(
+        &mut self,
+        batch: &Batch,
+        leases: &mut ChangedLeases,
+    ) -> Result<(), String> {
         if batch.previous != self.revision {
             return Err(format!(
                 "the changes after revision {} are missing: the next ones follow revision {}",

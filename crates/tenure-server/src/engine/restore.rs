@@ -192,7 +192,9 @@ pub(super) struct Next {
 impl Backup {
     /// Reads and checks a backup.
     pub(super) fn open(file: &Path) -> Result<Self, RestoreError> {
-        let metadata = fs::metadata(file).map_err(OpenError::io(file)).map_err(refused)?;
+        let metadata = fs::metadata(file)
+            .map_err(OpenError::io(file))
+            .map_err(refused)?;
         if !metadata.is_file() {
             let error = OpenError::io(file)(io::Error::other("it is not a file"));
             return Err(refused(error));

@@ -150,7 +150,10 @@ impl History {
         let of_lease = &self.of_lease;
         self.order.retain(|(number, key)| {
             let terms = of_lease.get(key);
-            terms.is_some_and(|it| it.binary_search_by_key(number, |(number, _)| *number).is_ok())
+            terms.is_some_and(|it| {
+                it.binary_search_by_key(number, |(number, _)| *number)
+                    .is_ok()
+            })
         });
     }
 }

@@ -71,7 +71,11 @@ impl Store {
         let history = inner.history.lock();
         let (terms, forgotten) = (history.len(), history.forgotten());
         drop(history);
-        gauge("tenure_past_terms", "The past terms that the store remembers.", terms);
+        gauge(
+            "tenure_past_terms",
+            "The past terms that the store remembers.",
+            terms,
+        );
         let is_disk_full = inner.metrics.is_disk_full.load(Ordering::Relaxed);
         out.gauge(
             "tenure_disk_full",
@@ -88,7 +92,10 @@ impl Store {
             "Past terms that were forgotten because there were more than limits.max_terms.",
             [Sample::count(forgotten)],
         );
-        let sizes = inner.data_dir.iter().flat_map(|folder| engine::sizes(folder));
+        let sizes = inner
+            .data_dir
+            .iter()
+            .flat_map(|folder| engine::sizes(folder));
         out.gauge(
             "tenure_database_bytes",
             "The sizes of the snapshots and of the log in the data directory.",

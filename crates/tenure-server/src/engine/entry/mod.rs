@@ -114,7 +114,14 @@ impl Batch {
                 put_item(&mut self.changes, DOCUMENT, |to| {
                     let content = document.content.as_deref().map(Column::Bytes);
                     let content = content.unwrap_or(Column::Null);
-                    put(to, &[document.name.as_str().into(), document.revision.into(), content]);
+                    put(
+                        to,
+                        &[
+                            document.name.as_str().into(),
+                            document.revision.into(),
+                            content,
+                        ],
+                    );
                 });
             }
         }
@@ -205,7 +212,10 @@ fn encode_change(change: &LeaseChange, delta: Option<RetiredDelta>, to: &mut Vec
         (Content::Deleted(deleted), _) => put_item(to, DELETED, |to| {
             put(to, &names());
             let last = deleted.last.map(Epoch::get).into();
-            put(to, &[change.revision.into(), last, Column::Ids(&deleted.retired)]);
+            put(
+                to,
+                &[change.revision.into(), last, Column::Ids(&deleted.retired)],
+            );
         }),
     }
     if let Some(term) = &change.term {

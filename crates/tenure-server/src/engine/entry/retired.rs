@@ -41,7 +41,11 @@ impl RetiredDelta {
     }
 
     /// Applies the difference to the list that the lease had as of `revision`.
-    pub(in crate::engine) fn apply(&self, before: &[LeaseId], revision: u64) -> Result<Vec<LeaseId>, String> {
+    pub(in crate::engine) fn apply(
+        &self,
+        before: &[LeaseId],
+        revision: u64,
+    ) -> Result<Vec<LeaseId>, String> {
         if self.follows != revision {
             return Err(format!(
                 "a change follows revision {} of its lease, which is at revision {revision}",

@@ -156,7 +156,10 @@ fn documents_are_read_as_they_were_written() {
         documents,
         ..ChangeSet::default()
     };
-    let both = documents(vec![change("a", 11, Some(b"1")), change("b", 12, Some(b""))]);
+    let both = documents(vec![
+        change("a", 11, Some(b"1")),
+        change("b", 12, Some(b"")),
+    ]);
     let gone = documents(vec![change("a", 13, None)]);
     let (mut content, mut leases) = (Loaded::<()>::default(), ChangedLeases::new());
     content.revision = 10;

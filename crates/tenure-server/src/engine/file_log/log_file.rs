@@ -340,14 +340,16 @@ fn read_header(path: &Path, bytes: &[u8], store: &StoreId) -> Result<(Header, u6
         }
         None => return Err(damaged("it does not begin like a log")),
     }
-    let parts = bytes[line.len()..].split_first_chunk::<32>().and_then(|(id, rest)| {
-        let (nonce, rest) = rest.split_first_chunk::<16>()?;
-        let (first, rest) = rest.split_first_chunk::<8>()?;
-        let (follows, rest) = rest.split_first_chunk::<4>()?;
-        let (length, rest) = rest.split_first_chunk::<8>()?;
-        let (sum, _) = rest.split_first_chunk::<4>()?;
-        Some((id, *nonce, *first, *follows, *length, *sum))
-    });
+    let parts = bytes[line.len()..]
+        .split_first_chunk::<32>()
+        .and_then(|(id, rest)| {
+            let (nonce, rest) = rest.split_first_chunk::<16>()?;
+            let (first, rest) = rest.split_first_chunk::<8>()?;
+            let (follows, rest) = rest.split_first_chunk::<4>()?;
+            let (length, rest) = rest.split_first_chunk::<8>()?;
+            let (sum, _) = rest.split_first_chunk::<4>()?;
+            Some((id, *nonce, *first, *follows, *length, *sum))
+        });
     let parts = parts.filter(|_| bytes.len() >= HEADER as usize);
     let Some((id, nonce, first, follows, length, sum)) = parts else {
         return Err(damaged("its header is cut off"));

@@ -59,7 +59,10 @@ impl Reading {
         content.history.limit(history);
         let last = snapshot.header.covers;
         if last.sequence != covered {
-            let detail = format!("it covers the log up to entry {}, not as its name says", last.sequence);
+            let detail = format!(
+                "it covers the log up to entry {}, not as its name says",
+                last.sequence
+            );
             return Err(snapshot.damaged()(detail));
         }
         let mut reading = Self {
@@ -128,15 +131,24 @@ impl Reading {
     }
 
     /// Adds an entry, unless the snapshot has it.
-    fn add(&mut self, entry: &Entry<'_>, position: Position, covers: Position) -> Result<(), String> {
+    fn add(
+        &mut self,
+        entry: &Entry<'_>,
+        position: Position,
+        covers: Position,
+    ) -> Result<(), String> {
         if position.sequence <= covers.sequence {
             return match position.sequence == covers.sequence && position != covers {
-                true => Err(format!("entry {} is not the one in the snapshot", position.sequence)),
+                true => Err(format!(
+                    "entry {} is not the one in the snapshot",
+                    position.sequence
+                )),
                 false => Ok(()),
             };
         }
         self.content.apply(&entry.batch, &mut self.changed)?;
-        self.moved = (entry.kind == EntryKind::Retired).then(|| entry.note.clone().unwrap_or_default());
+        self.moved =
+            (entry.kind == EntryKind::Retired).then(|| entry.note.clone().unwrap_or_default());
         self.last = position;
         Ok(())
     }

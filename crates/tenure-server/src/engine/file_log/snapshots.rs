@@ -168,11 +168,16 @@ fn make(
     };
     let covers = reading.last.sequence;
     let path = folder.unfinished_snapshot();
-    let file = private().truncate(true).open(&path).map_err(OpenError::io(&path))?;
+    let file = private()
+        .truncate(true)
+        .open(&path)
+        .map_err(OpenError::io(&path))?;
     let header = reading.header(false);
-    let written = write_snapshot(file, &path, &header, reading, |_| match stop.load(Ordering::Relaxed) {
-        true => Err(OpenError::io(&path)(std::io::ErrorKind::Interrupted.into())),
-        false => Ok(()),
+    let written = write_snapshot(file, &path, &header, reading, |_| {
+        match stop.load(Ordering::Relaxed) {
+            true => Err(OpenError::io(&path)(std::io::ErrorKind::Interrupted.into())),
+            false => Ok(()),
+        }
     });
     let bytes = match written {
         Ok(bytes) => bytes,

@@ -124,7 +124,9 @@ fn write_at(path: &Path, at: u64, bytes: &[u8]) {
 fn refused(folder: &Path, file: &str, how: &str) {
     let contents = || {
         let names = names(folder).into_iter();
-        names.map(|name| fs::read(folder.join(name)).unwrap()).collect::<Vec<_>>()
+        names
+            .map(|name| fs::read(folder.join(name)).unwrap())
+            .collect::<Vec<_>>()
     };
     let before = contents();
     let error = open(folder).map(|_| ()).expect_err(how);
@@ -226,7 +228,10 @@ fn a_missing_or_shorter_file_is_refused_and_never_taken_for_a_new_store() {
         fs::remove_file(killed.path().join(name)).unwrap();
         refused(killed.path(), "-", &format!("without {name}"));
         let killed = copy(bench.path());
-        let file = File::options().write(true).open(killed.path().join(name)).unwrap();
+        let file = File::options()
+            .write(true)
+            .open(killed.path().join(name))
+            .unwrap();
         file.set_len(file.metadata().unwrap().len() - 1).unwrap();
         refused(killed.path(), "-", &format!("a shorter {name}"));
         let killed = copy(bench.path());
@@ -237,7 +242,11 @@ fn a_missing_or_shorter_file_is_refused_and_never_taken_for_a_new_store() {
     for name in names.iter().filter(|name| name.starts_with("log")) {
         fs::remove_file(killed.path().join(name)).unwrap();
     }
-    refused(killed.path(), "log-00000000000000000001", "without all logs");
+    refused(
+        killed.path(),
+        "log-00000000000000000001",
+        "without all logs",
+    );
     // A file of another store.
     let other = Bench::new();
     let (_, _log) = open(other.path()).unwrap();
@@ -304,7 +313,11 @@ fn a_crash_between_any_two_steps_of_a_snapshot_loses_nothing() {
                 fs::copy(before.path().join(name), killed.path().join(name)).unwrap();
             }
         }
-        assert_eq!(open(killed.path()).unwrap().0, bench.expected(), "{deleted}");
+        assert_eq!(
+            open(killed.path()).unwrap().0,
+            bench.expected(),
+            "{deleted}"
+        );
     }
 }
 

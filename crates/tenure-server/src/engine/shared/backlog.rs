@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use tenure_core::Epoch;
 
 use super::log::{Edit, LogError, MOST_EDITS, SharedLog};
+use super::pending::{PendingLease, SEGMENT, segments};
 use super::places::{self, DeletedLease, Segment};
 use super::shadow::AppliedBatch;
-use super::pending::{PendingLease, SEGMENT, segments};
 use crate::model::{Content, DELETED_LIMIT, LeaseKey, TermRecord};
 
 /// The size of the backlog, in changes or bytes, from which commits wait for it. A server that was

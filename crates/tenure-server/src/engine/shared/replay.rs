@@ -34,10 +34,7 @@ pub(super) type Leases = HashMap<LeaseKey, (Arc<Stored>, u64)>;
 
 /// Applies the changes of consecutive batches to these leases. Only the changes that the leases
 /// lacked remain, with complete lists of retired ids.
-pub(super) fn apply(
-    batches: &mut [Vec<LoggedChange>],
-    leases: &mut Leases,
-) -> Result<(), String> {
+pub(super) fn apply(batches: &mut [Vec<LoggedChange>], leases: &mut Leases) -> Result<(), String> {
     let mut deletions: HashMap<LeaseKey, u64> = HashMap::new();
     for change in batches.iter().flatten() {
         if let Content::Deleted(_) = change.content {

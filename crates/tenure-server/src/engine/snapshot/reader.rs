@@ -81,7 +81,9 @@ impl SnapshotReader {
         }
         let damaged = chunks.damaged();
         let mut rest = Columns(&chunks.content[self.at..]);
-        let item = rest.bytes("lease").map_err(|_| invalid(&damaged, "lease"))?;
+        let item = rest
+            .bytes("lease")
+            .map_err(|_| invalid(&damaged, "lease"))?;
         self.at = chunks.content.len() - rest.0.len();
         let key = Columns(item).key().map_err(|_| invalid(&damaged, "name"))?;
         if self.last.as_ref().is_some_and(|last| *last >= key) {
@@ -158,7 +160,9 @@ impl Chunks {
         if self.read_all(&mut header)? < header.len() {
             return Err(self.damaged()("it is cut off".into()));
         }
-        let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let number = |at: usize| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
         let (items, len, sum) = (number(1), number(5) as usize, number(9));
         if len as u64 > self.bytes {
             return Err(self.damaged()("it is cut off, or a length is wrong".into()));
@@ -172,7 +176,9 @@ impl Chunks {
         computed.update(&content);
         if computed.finalize() != sum {
             let at = self.total;
-            return Err(self.damaged()(format!("the part after item {at} does not match its checksum")));
+            return Err(self.damaged()(format!(
+                "the part after item {at} does not match its checksum"
+            )));
         }
         // The checksum of the end covers only the chunks before it.
         if header[0] != kind::END {
@@ -180,7 +186,8 @@ impl Chunks {
             self.sum.update(&sum.to_le_bytes());
         }
         let content = decompressed(&content);
-        self.content = content.ok_or_else(|| self.damaged()("a part can't be decompressed".into()))?;
+        self.content =
+            content.ok_or_else(|| self.damaged()("a part can't be decompressed".into()))?;
         self.kind = header[0];
         Ok(())
     }
@@ -225,9 +232,10 @@ impl Chunks {
     /// Checks that the snapshot is complete and that nothing follows its end.
     fn check_end(&mut self) -> Result<(), OpenError> {
         let mut columns = Columns(&self.content);
-        let end = columns.bytes("end").map(Columns).and_then(|mut end| {
-            Ok((end.number("total")?, end.number("sum")?))
-        });
+        let end = columns
+            .bytes("end")
+            .map(Columns)
+            .and_then(|mut end| Ok((end.number("total")?, end.number("sum")?)));
         let sum = self.sum.clone().finalize();
         if end != Ok((self.total, sum.into())) {
             return Err(self.damaged()("a part of it is missing".into()));

@@ -93,10 +93,15 @@ fn a_snapshot_of_a_snapshot_and_of_changes_has_what_the_changes_make() {
     assert_eq!(again, leases);
     assert_eq!(found.documents, expected.documents);
     assert_eq!(found.floors, expected.floors);
-    assert_eq!((found.revision, &found.deleted), (revision, &expected.deleted));
+    assert_eq!(
+        (found.revision, &found.deleted),
+        (revision, &expected.deleted)
+    );
     let terms = |content: &Loaded<()>| {
         let terms = content.history.iter();
-        terms.map(|(key, term)| (key.clone(), term.clone())).collect::<Vec<_>>()
+        terms
+            .map(|(key, term)| (key.clone(), term.clone()))
+            .collect::<Vec<_>>()
     };
     assert_eq!(terms(&found), terms(&expected));
 }
@@ -106,7 +111,13 @@ fn a_snapshot_with_more_than_one_chunk_is_read_whole() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("snapshot");
     let leases: Vec<_> = (0..3_000)
-        .map(|number| (LeaseKey::of_text(&format!("ns/{number:05}")), stored(1_500), number))
+        .map(|number| {
+            (
+                LeaseKey::of_text(&format!("ns/{number:05}")),
+                stored(1_500),
+                number,
+            )
+        })
         .collect();
     write(&path, &content(), &leases);
     assert_eq!(read(&path, &[]).unwrap().1, leases);

@@ -10,9 +10,9 @@ mod overview;
 mod serving;
 mod watching;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::Epoch;

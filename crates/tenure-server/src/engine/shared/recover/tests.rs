@@ -33,7 +33,13 @@ fn own(service: &Arc<MemoryService>) -> Reign {
     let mut config = ClusterConfig::new("store-1", "http://store-1", engine);
     config.ownership = Duration::from_secs(1);
     let stop = Arc::<Stop>::default();
-    let mut follower = Follower::new(Arc::new(service.connect()), &config, HistoryLimits::NONE, stop).unwrap();
+    let mut follower = Follower::new(
+        Arc::new(service.connect()),
+        &config,
+        HistoryLimits::NONE,
+        stop,
+    )
+    .unwrap();
     follower.run_until_owner().unwrap()
 }
 
