@@ -40,7 +40,7 @@ pub(crate) fn open_access(store: &CheckedStore, listen: SocketAddr) -> anyhow::R
         is_loopback: is_loopback(listen),
         has_tls: store.tls.is_some(),
         has_access_file: settings.file.is_some(),
-        was_guarded: data_dir.is_some_and(access::is_guarded),
+        was_guarded: data_dir.is_some_and(tenure_server::is_guarded),
         allow_plain_http: settings.allow_plain_http,
         allow_anonymous: settings.allow_anonymous,
     };

@@ -61,7 +61,6 @@ pub use self::rights::{AccessGrant, AccessScope, Principal, Role};
 pub(crate) use self::rights::{Right, Target};
 pub use self::secret::{Secret, SecretError, SecretHash, SecretId};
 pub(crate) use self::session::Issued;
-pub use self::source::{is_guarded, mark_guarded};
 use crate::metrics::ReloadStatus;
 
 /// The rules for access to a store. Clones are handles to the same rules.

@@ -11,12 +11,6 @@ use super::file::AccessError;
 /// The maximum size of an access file in bytes: some hundred thousand tokens.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The name of the file that marks a data directory whose store had access control.
-const MARK: &str = "GUARDED";
-
-const MARK_TEXT: &str = "The store of this directory has access control. \
-    It is not served without an access file unless the flag --allow-anonymous is given.\n";
-
 /// A file that decides about rights: the access file, or a file that it names.
 #[derive(Debug)]
 pub(super) struct AccessSource {
@@ -154,31 +148,4 @@ fn stamp(metadata: &Metadata) -> [u64; 6] {
     let since = since.unwrap_or_default();
     let nanos = u64::from(since.subsec_nanos());
     [metadata.len(), since.as_secs(), nanos, 0, 0, 0]
-}
-
-/// Marks a data directory, so that its store is not served without access control by mistake.
-///
-/// # Errors
-///
-/// The mark could not be made durable.
-pub fn mark_guarded(data_dir: &Path) -> io::Result<()> {
-    use std::io::Write;
-
-    let path = data_dir.join(MARK);
-    if path.exists() {
-        return Ok(());
-    }
-    let mut file = File::create_new(path)?;
-    #[cfg(unix)]
-    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    file.write_all(MARK_TEXT.as_bytes())?;
-    file.sync_all()?;
-    File::open(data_dir)?.sync_all()
-}
-
-/// Returns whether a store with access control was served from this data directory.
-#[must_use]
-pub fn is_guarded(data_dir: &Path) -> bool {
-    // If the directory can't be read, opening the store reports the reason.
-    data_dir.join(MARK).exists()
 }

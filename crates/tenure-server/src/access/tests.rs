@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::jwt::tests::signer::{self, Signer, claims};
 use super::*;
+use crate::{is_guarded, mark_guarded};
 
 struct Fixture {
     folder: TempDir,

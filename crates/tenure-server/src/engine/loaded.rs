@@ -34,6 +34,8 @@ pub(crate) struct Loaded<L = LeaseList> {
     pub(crate) documents: BTreeMap<String, Document>,
     /// The past terms.
     pub(crate) history: History,
+    /// Whether a store with access control had this content.
+    pub(crate) is_guarded: bool,
     /// The id of the store; `None` for a store in memory, which has no data directory.
     pub(crate) store_id: Option<StoreId>,
 }
@@ -59,6 +61,7 @@ impl<L> Loaded<L> {
             floors: self.floors,
             documents: self.documents,
             history: self.history,
+            is_guarded: self.is_guarded,
             store_id: self.store_id,
         }
     }

@@ -47,6 +47,7 @@ pub use backup::{BackupError, Contents, Existing, backup, final_backup};
 pub(crate) use entry::Batch;
 pub use error::OpenError;
 pub(crate) use file_log::sizes;
+pub use file_log::{is_guarded, mark_guarded};
 pub use loaded::Document;
 pub(crate) use loaded::{LeaseList, Loaded, LoadedLease};
 pub(crate) use log::{AppendError, Load, Log, Progress};

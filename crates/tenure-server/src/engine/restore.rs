@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tenure_core::Epoch;
 
 use super::backup::Contents;
-use super::file_log::{Folder, place, restore_note as note_of};
+use super::file_log::{Folder, mark_guarded, place, restore_note as note_of};
 use super::snapshot::{Position, SnapshotReader, decoded, merge};
 use super::{LeaseList, Loaded, OpenError, RecoverError};
 use crate::clock;
@@ -131,7 +131,11 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
         return Err(RestoreError::StoreThere { path });
     }
     let next = backup.next(file)?;
+    folder.delete_before(0, u64::MAX);
     let at = clock::rfc3339(clock::wall()).unwrap_or_default();
+    if backup.loaded.is_guarded {
+        mark_guarded(data_dir).map_err(OpenError::io(data_dir))?;
+    }
     folder.note_restore(&format!("restored at {at} from {}", file.display()))?;
     let mut leases = LeaseList::new();
     let mut content = backup.loaded.map(|them| leases = them);

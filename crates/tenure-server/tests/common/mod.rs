@@ -6,7 +6,7 @@ pub mod authority;
 pub mod wire;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reqwest::{Client, ClientBuilder, Method, RequestBuilder, Response};
@@ -192,12 +192,22 @@ pub fn killed(folder: &Path) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     for file in fs::read_dir(folder).unwrap() {
         let file = file.unwrap();
-        // The shared memory ends with the process.
-        if file.file_name() != "leases.db-shm" {
-            fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
-        }
+        // A running store deletes files now and then.
+        let _ = fs::copy(file.path(), copy.path().join(file.file_name()));
     }
     copy
+}
+
+/// Returns the newest file of the log in this directory.
+pub fn newest_log(folder: &Path) -> PathBuf {
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let is_log = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("log-"))
+    };
+    files.filter(is_log).max().expect("a log")
 }
 
 /// Returns the result of a request that is in progress.

@@ -9,14 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{
-    Answer, Api, Running, answer, assert_ok, assert_refused, id, killed, minute, start,
+    Answer, Api, Running, answer, assert_ok, assert_refused, id, killed, minute, newest_log, start,
 };
 use reqwest::Method;
-use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_server::{BackupError, Contents, Existing, OpenError, RestoreError, Store, StoreConfig};
-use tenure_server::{backup, final_backup, restore};
+use tenure_server::{backup, final_backup, is_guarded, mark_guarded, restore};
 
 /// A running store, and a directory for its backups and restored stores.
 struct Bench {
@@ -44,7 +43,7 @@ impl Bench {
     }
 
     fn file(&self) -> PathBuf {
-        self.place.path().join("backup.db")
+        self.place.path().join("backup")
     }
 
     fn restored(&self) -> PathBuf {
@@ -110,15 +109,19 @@ async fn a_backup_under_load_has_every_change_acknowledged_before_it() {
         let contents = bench.backup(Existing::Replace).await.unwrap();
         assert!(contents.revision > revision, "{contents:?}");
         revision = contents.revision;
-        // The backup has passed its own check. This checks its content.
-        let database = Connection::open(bench.file()).unwrap();
-        let mut select = database.prepare("SELECT lease, epoch FROM leases").unwrap();
-        let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
-        let rows: BTreeMap<String, u64> = rows.unwrap().map(Result::unwrap).collect();
-        assert_eq!(rows.len() as u64, contents.leases);
+        let restored = bench.place.path().join(format!("restored-{round}"));
+        assert_eq!(
+            restore(&bench.file(), &restored).unwrap().contents,
+            contents
+        );
+        let server = start(StoreConfig::embedded(&restored));
         for (lease, epoch) in &before {
-            assert!(rows.get(lease) >= Some(epoch), "{round}: {lease} {epoch}");
+            let (_, history) = server.api.history(lease).await;
+            let last = history["terms"][0]["epoch"].as_u64();
+            assert!(last >= Some(*epoch), "{round}: {lease} {epoch} {history}");
         }
+        server.stop().await.unwrap();
+        fs::remove_dir_all(&restored).unwrap();
     }
     stop.store(true, Ordering::Relaxed);
     for client in clients {
@@ -133,61 +136,8 @@ async fn a_backup_under_load_has_every_change_acknowledged_before_it() {
         assert!(granted["epoch"].as_u64() > Some(epoch), "{granted}");
     }
     // The directory of the backup has no other files.
-    assert_eq!(names(bench.place.path()), ["backup.db"]);
+    assert_eq!(names(bench.place.path()), ["backup"]);
     bench.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_store_commits_and_closes_while_its_backup_is_read() {
-    let mut bench = Bench::new();
-    // The open reader simulates a slow backup: it reads, so the write-ahead log can't be truncated.
-    let reader = Connection::open(bench.store.path().join("leases.db")).unwrap();
-    assert_ok(&bench.api().acquire("first", 1).await);
-    let count = || -> u64 {
-        reader
-            .query_row("SELECT count(*) FROM leases", [], |row| row.get(0))
-            .unwrap()
-    };
-    // A checkpoint writes the change to the table soon after the last change.
-    while count() == 0 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    reader.execute_batch("BEGIN").unwrap();
-    assert_eq!(count(), 1);
-    // Each of these pairs makes two changes. Together they are enough for slices to write them to
-    // the tables, and for the write-ahead log to be moved into the database as far as the reader
-    // allows.
-    let clients: Vec<_> = (0..10_u32)
-        .map(|client| {
-            let api = bench.api().clone();
-            tokio::spawn(async move {
-                for number in 0..220 {
-                    let (lease, number) = (format!("job-{client}"), 1_000 * client + number + 2);
-                    assert_ok(&api.acquire(&lease, number).await);
-                    assert_ok(&api.release(&lease, number).await);
-                }
-            })
-        })
-        .collect();
-    for client in clients {
-        client.await.unwrap();
-    }
-    assert_eq!(count(), 1);
-    let mut before = Vec::new();
-    for client in 0..10 {
-        before.push(bench.api().get(&format!("job-{client}")).await.1);
-    }
-    bench.stop().await;
-    // The close could not truncate the log, and `RUNNING` records that the log is needed.
-    assert!(names(bench.store.path()).contains(&"RUNNING".to_owned()));
-    reader.execute_batch("COMMIT").unwrap();
-    drop(reader);
-    let again = start(StoreConfig::embedded(bench.store.path()));
-    for (client, before) in before.iter().enumerate() {
-        let (_, view) = again.api.get(&format!("job-{client}")).await;
-        assert_eq!(view["revision"], before["revision"]);
-    }
-    assert_ok(&again.api.renew("first", 1).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -227,20 +177,20 @@ async fn a_backup_replaces_a_file_only_on_request() {
     fs::write(bench.file(), "precious").unwrap();
     let refused = bench.backup(Existing::Keep).await.unwrap_err();
     assert!(matches!(refused, BackupError::Exists { .. }), "{refused}");
-    assert!(refused.to_string().contains("backup.db exists"));
+    assert!(refused.to_string().contains("backup exists"));
     assert_eq!(fs::read_to_string(bench.file()).unwrap(), "precious");
     bench.backup(Existing::Replace).await.unwrap();
     assert!(
         fs::read(bench.file())
             .unwrap()
-            .starts_with(b"SQLite format 3\0")
+            .starts_with(b"tenure snapshot 1\n")
     );
 
-    let inside = bench.store.path().join("leases.db");
+    let inside = bench.store.path().join("copy");
     let refused = backup(bench.store.path(), &inside, Existing::Replace).unwrap_err();
     let is_inside = matches!(refused, BackupError::InsideStore { .. });
     assert!(is_inside, "{refused}");
-    let nowhere = bench.place.path().join("no/such/folder/backup.db");
+    let nowhere = bench.place.path().join("no/such/folder/backup");
     let refused = backup(bench.store.path(), &nowhere, Existing::Keep).unwrap_err();
     assert!(matches!(refused, BackupError::Io { .. }), "{refused}");
     let empty = tempfile::tempdir().unwrap();
@@ -258,33 +208,27 @@ async fn a_damaged_store_is_not_backed_up() {
     }
     let dead = killed(bench.store.path());
     bench.stop().await;
-    let refused = |folder: &Path, file: &str| {
+    let refused = |folder: &Path, file: &Path| {
         let error = backup(folder, &bench.file(), Existing::Keep).unwrap_err();
         let is_damage = matches!(error, BackupError::Store(OpenError::Damaged { .. }));
         assert!(is_damage, "{error}");
-        assert!(error.to_string().contains(file), "{error}");
+        assert!(
+            error.to_string().contains(&file.display().to_string()),
+            "{error}"
+        );
         assert_eq!(names(bench.place.path()), [""; 0]);
     };
-    // This changes a bit in the middle of the log. SQLite would take that for the end of the log.
-    let log = dead.path().join("leases.db-wal");
-    let mut bytes = fs::read(&log).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    fs::write(&log, bytes).unwrap();
-    refused(dead.path(), "leases.db-wal");
-    fs::remove_file(&log).unwrap();
-    refused(dead.path(), "leases.db-wal");
-    // This changes the content of a row.
-    let database = bench.store.path().join("leases.db");
-    let alter = Connection::open(&database).unwrap();
-    alter
-        .execute(
-            "UPDATE lease_rows SET holder = 'x' WHERE lease = 'job-7'",
-            [],
-        )
-        .unwrap();
-    drop(alter);
-    refused(bench.store.path(), "leases.db");
+    // This changes a bit in the middle of the log, of a killed store and of one that was stopped.
+    for folder in [dead.path(), bench.store.path()] {
+        let log = newest_log(folder);
+        let mut bytes = fs::read(&log).unwrap();
+        let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+        bytes[used / 2] ^= 1;
+        fs::write(&log, bytes).unwrap();
+        refused(folder, &log);
+    }
+    fs::remove_file(newest_log(dead.path())).unwrap();
+    refused(dead.path(), dead.path());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -353,40 +297,22 @@ async fn a_damaged_backup_is_refused_and_leaves_no_store() {
     for number in 1..=40 {
         assert_ok(&bench.api().acquire(&format!("job-{number}"), number).await);
     }
-    let contents = bench.backup(Existing::Keep).await.unwrap();
+    bench.backup(Existing::Keep).await.unwrap();
     let good = fs::read(bench.file()).unwrap();
-    let bad = bench.place.path().join("bad.db");
+    let bad = bench.place.path().join("bad-file");
     let mut refused = 0;
-    // An odd step covers all parts of a page.
-    for at in (0..good.len()).step_by(211) {
+    for at in (0..good.len()).step_by(31) {
         let mut bytes = good.clone();
         bytes[at] ^= 1 << (at % 8);
         fs::write(&bad, bytes).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        match restore(&bad, folder.path()) {
-            // The changed bit is in unused space of the file.
-            Ok(restored) => {
-                assert_eq!(restored.contents, contents);
-                drop(open(folder.path()).unwrap());
-            }
-            Err(error) => {
-                refused += 1;
-                let text = error.to_string();
-                assert!(text.contains("bad.db"), "{text}");
-                assert_eq!(names(folder.path()), ["lock"]);
-            }
-        }
+        let error = restore(&bad, folder.path()).unwrap_err().to_string();
+        assert!(error.contains("bad-file"), "{error}");
+        assert_eq!(names(folder.path()), [""; 0], "{at}");
+        refused += 1;
     }
     assert!(refused > 10, "{refused}");
-    let mut one_bit = good.clone();
-    // All occurrences are changed, because some of them may be in unused space of the file.
-    for at in 0..good.len() - 6 {
-        if good[at..].starts_with(b"job-17") {
-            one_bit[at + 5] ^= 1;
-        }
-    }
     for bytes in [
-        &one_bit,
         &good[..good.len() / 2],
         &good[..good.len() - 1],
         b"",
@@ -395,14 +321,8 @@ async fn a_damaged_backup_is_refused_and_leaves_no_store() {
         fs::write(&bad, bytes).unwrap();
         let error = restore(&bad, &bench.restored()).unwrap_err();
         assert!(matches!(error, RestoreError::Damaged { .. }), "{error}");
-        assert_eq!(names(&bench.restored()), ["lock"]);
+        assert!(!bench.restored().exists());
     }
-    // This is a database of another program.
-    let other = bench.place.path().join("other.db");
-    let database = Connection::open(&other).unwrap();
-    database.execute_batch("CREATE TABLE t (x)").unwrap();
-    let error = restore(&other, &bench.restored()).unwrap_err();
-    assert!(matches!(error, RestoreError::Damaged { .. }), "{error}");
     // The refused restores left nothing that prevents the restore of a valid backup.
     restore(&bench.file(), &bench.restored()).unwrap();
     drop(open(&bench.restored()).unwrap());
@@ -432,7 +352,7 @@ async fn nothing_is_restored_over_a_store() {
         again.stop().await.unwrap();
     }
     // A restore is also refused if the directory has any part of a store.
-    for part in ["FORMAT", "leases.db", "leases.db-wal", "RUNNING"] {
+    for part in ["log-00000000000000000003", "snapshot-00000000000000000000"] {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(part), "").unwrap();
         let error = restore(&bench.file(), folder.path()).unwrap_err();
@@ -441,47 +361,24 @@ async fn nothing_is_restored_over_a_store() {
     }
 }
 
-/// Returns the journal with which SQLite undoes the transaction of a restore that is killed in the
-/// middle.
-fn journal_of_a_restore(backup: &Path) -> Vec<u8> {
-    let folder = tempfile::tempdir().unwrap();
-    let copy = folder.path().join("copy");
-    fs::copy(backup, &copy).unwrap();
-    let database = Connection::open(&copy).unwrap();
-    let change = "BEGIN; UPDATE meta SET revision = revision + 1; PRAGMA cache_flush";
-    database.execute_batch(change).unwrap();
-    let mut journal = fs::read(folder.path().join("copy-journal")).unwrap();
-    assert!(journal.len() > 512, "the journal has a page");
-    // The journal is valid once its header has this magic number, which is written before the first
-    // page: "The SQLite database file format", section 3, "The Rollback Journal".
-    journal[..8].copy_from_slice(&[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7]);
-    journal[8..12].copy_from_slice(&1_u32.to_be_bytes());
-    journal
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_restore_leaves_no_store_and_can_be_repeated() {
     let mut bench = Bench::new();
     bench.backup(Existing::Keep).await.unwrap();
-    let journal = journal_of_a_restore(&bench.file());
     let (_, granted) = bench.api().acquire("job", 1).await;
     bench.backup(Existing::Replace).await.unwrap();
     bench.stop().await;
     let whole = fs::read(bench.file()).unwrap();
-    // These are the files after a kill at each step. Nothing was copied yet; half was copied; all
-    // was copied (or an earlier backup was), with the journal that undoes a transaction; and all
-    // was copied, with the marker.
+    // These are the files after a kill at each step: nothing was written yet, a half, all of it, and
+    // all of it with the file of the log.
     let half = &whole[..whole.len() / 2];
     let stages: [&[(&str, &[u8])]; 4] = [
-        &[("leases.db.restoring", b"")],
-        &[("leases.db.restoring", half)],
+        &[("snapshot.restoring", b"")],
+        &[("snapshot.restoring", half), ("RESTORED", b"at some time")],
+        &[("snapshot.restoring", &whole)],
         &[
-            ("leases.db.restoring", &whole),
-            ("leases.db.restoring-journal", &journal),
-        ],
-        &[
-            ("leases.db.restoring", &whole),
-            ("FORMAT", b"tenure-store 1\n"),
+            ("snapshot.restoring", &whole),
+            ("log-00000000000000000009", b"tenure log 1\n"),
         ],
     ];
     for stage in stages {
@@ -496,7 +393,7 @@ async fn an_interrupted_restore_leaves_no_store_and_can_be_repeated() {
                 matches!(error, OpenError::RestoreCutShort { .. }),
                 "{error}"
             );
-            assert!(error.to_string().contains("leases.db.restoring"), "{error}");
+            assert!(error.to_string().contains("snapshot.restoring"), "{error}");
         }
         let error = backup(folder.path(), &bench.place.path().join("x"), Existing::Keep);
         assert!(matches!(
@@ -509,8 +406,8 @@ async fn an_interrupted_restore_leaves_no_store_and_can_be_repeated() {
         assert_eq!(names(folder.path()), expected);
 
         restore(&bench.file(), folder.path()).unwrap();
-        let restored = ["FORMAT", "RESTORED", "leases.db", "lock"];
-        assert_eq!(names(folder.path()), restored);
+        let restored = names(folder.path());
+        assert!(restored.contains(&"RESTORED".to_owned()), "{restored:?}");
         let again = start(StoreConfig::embedded(folder.path()));
         assert_eq!(again.api.get("job").await.1["epoch"], granted["epoch"]);
         assert_ok(&again.api.renew("job", 1).await);
@@ -530,7 +427,7 @@ async fn the_epochs_of_deleted_leases_bound_their_namespace_across_restarts_and_
     assert_eq!(bench.api().delete("gone").await.0, 204);
     bench.backup(Existing::Keep).await.unwrap();
     bench.stop().await;
-    let moved = bench.place.path().join("moved.db");
+    let moved = bench.place.path().join("moved-file");
     let final_restore = bench.place.path().join("moved");
     let check = async |folder: &Path, first: u32, moves_others: bool| {
         let server = start(StoreConfig::embedded(folder));
@@ -569,6 +466,25 @@ async fn a_store_keeps_its_id_across_a_restart_a_backup_and_a_restore() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_had_access_control_is_marked_after_a_restore_and_a_move() {
+    let mut bench = Bench::new();
+    assert_ok(&bench.api().acquire("job", 1).await);
+    bench.stop().await;
+    let folder = |name: &str| bench.place.path().join(name);
+    backup(bench.store.path(), &bench.file(), Existing::Keep).unwrap();
+    restore(&bench.file(), &folder("open")).unwrap();
+    assert!(!is_guarded(&folder("open")));
+    mark_guarded(bench.store.path()).unwrap();
+    backup(bench.store.path(), &bench.file(), Existing::Replace).unwrap();
+    restore(&bench.file(), &folder("closed")).unwrap();
+    assert!(is_guarded(&folder("closed")));
+    final_backup(&folder("closed"), &folder("final"), Existing::Keep).unwrap();
+    restore(&folder("final"), &folder("moved")).unwrap();
+    assert!(is_guarded(&folder("moved")));
+    drop(open(&folder("moved")).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_final_backup_closes_the_folder_and_its_restore_goes_on_where_the_store_ended() {
     let mut bench = Bench::new();
     let granted = bench.api().acquire("job", 1).await;
@@ -588,9 +504,9 @@ async fn a_final_backup_closes_the_folder_and_its_restore_goes_on_where_the_stor
     let contents = final_backup(&store, &file, Existing::Keep).unwrap();
     let refused = open(&store).unwrap_err();
     assert!(matches!(refused, OpenError::Moved { .. }), "{refused}");
-    assert!(refused.to_string().contains("backup.db"), "{refused}");
+    assert!(refused.to_string().contains("backup"), "{refused}");
     // A usual backup of the same folder does not say that it is final.
-    let usual = bench.place.path().join("usual.db");
+    let usual = bench.place.path().join("usual-file");
     backup(&store, &usual, Existing::Keep).unwrap();
     let restored = restore(&usual, &bench.place.path().join("usual")).unwrap();
     assert!(!restored.is_final);
@@ -612,7 +528,7 @@ async fn a_final_backup_closes_the_folder_and_its_restore_goes_on_where_the_stor
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_final_backup_can_be_repeated_and_a_file_that_goes_on_is_not_final() {
+async fn a_final_backup_can_be_repeated_and_one_that_fails_leaves_the_store_open() {
     let mut bench = Bench::new();
     assert_ok(&bench.api().acquire("job", 1).await);
     bench.stop().await;
@@ -624,11 +540,14 @@ async fn a_final_backup_can_be_repeated_and_a_file_that_goes_on_is_not_final() {
         final_backup(&store, &file, Existing::Keep).unwrap(),
         contents
     );
-    // The mark has no effect after a change that was made to the file itself.
-    let database = Connection::open(&file).unwrap();
-    database
-        .execute("UPDATE final_backup SET revision = revision - 1", [])
-        .unwrap();
-    drop(database);
-    assert!(!restore(&file, &bench.restored()).unwrap().is_final);
+    // If the file can't get its name, the store of the folder goes on.
+    let mut other = Bench::new();
+    assert_ok(&other.api().acquire("job", 1).await);
+    other.stop().await;
+    fs::create_dir(other.file()).unwrap();
+    let failed = final_backup(other.store.path(), &other.file(), Existing::Replace);
+    assert!(matches!(failed, Err(BackupError::Io { .. })), "{failed:?}");
+    let again = start(StoreConfig::embedded(other.store.path()));
+    assert_ok(&again.api.renew("job", 1).await);
+    again.stop().await.unwrap();
 }

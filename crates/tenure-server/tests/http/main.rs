@@ -20,7 +20,6 @@ mod overview;
 mod restart;
 mod resume;
 mod routes;
-mod shell;
 mod shutdown;
 mod tls;
 mod waiting;

@@ -17,10 +17,11 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal as SignalNumber;
 use tenure_azure::server::Azure;
 use tenure_config::{ConfigError, Origin, Settings, warn_of_folder};
-use tenure_server::access::{Access, AccessError, mark_guarded};
+use tenure_server::access::{Access, AccessError};
 use tenure_server::audit::{Audit, AuditEntry, AuditKind};
 use tenure_server::{
-    ClusterAccess, ClusterMember, Server, Store, StoreConfig, Tls, forget_restore, restore_note,
+    ClusterAccess, ClusterMember, Server, Store, StoreConfig, Tls, forget_restore, mark_guarded,
+    restore_note,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;

@@ -156,7 +156,7 @@ impl Folder {
 
     /// Deletes the snapshots before the one that covers the entry `covers`, and the files of the log
     /// before the one that begins with the entry `first`. Files that stay are deleted next time.
-    pub(super) fn delete_before(&self, covers: u64, first: u64) {
+    pub(in crate::engine) fn delete_before(&self, covers: u64, first: u64) {
         let files = self.files().unwrap_or_default();
         let snapshots = files.snapshots.into_iter().filter(|(it, _)| *it < covers);
         let logs = files.logs.into_iter().filter(|(it, _)| *it < first);

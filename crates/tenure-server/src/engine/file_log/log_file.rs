@@ -164,7 +164,7 @@ pub(super) enum WriteError {
     /// It may be in the file.
     Unknown(io::Error),
     /// Another store uses the directory: it has cut the file, or replaced it.
-    NotOwner,
+    Replaced,
 }
 
 impl LogFile {
@@ -217,7 +217,7 @@ impl LogFile {
         let now = self.file.metadata().map_err(WriteError::Unknown)?;
         match now.len() == self.length && now.nlink() > 0 {
             true => Ok(()),
-            false => Err(WriteError::NotOwner),
+            false => Err(WriteError::Replaced),
         }
     }
 

@@ -7,6 +7,7 @@
 //!   log-00000000000000000001         the entries after it; its name has the number of the first one
 //!   snapshot.new, log.new            the next snapshot and the next file, before they have a name
 //!   snapshot.restoring               during a restore
+//!   GUARDED                          if the store had access control
 //!   RESTORED                         after a restore: its time and its backup, until the audit log
 //!                                    has them
 //! ```
@@ -20,6 +21,7 @@
 //! what it follows. Nothing is ever repaired silently.
 
 mod folder;
+mod guarded;
 mod log_file;
 mod reading;
 mod snapshots;
@@ -43,6 +45,7 @@ use self::log_file::{LogFile, Reserved, WriteError};
 use self::snapshots::Snapshots;
 
 pub(super) use folder::{Folder, restore_note};
+pub use guarded::{is_guarded, mark_guarded};
 pub(super) use reading::Reading;
 pub(super) use snapshots::write_snapshot;
 
@@ -228,10 +231,10 @@ impl FileLog {
             Ok(()) => {}
             Err(WriteError::NotWritten(error)) => return Err(AppendError::DiskFull(text(error))),
             Err(WriteError::Unknown(error)) => return Err(AppendError::Unknown(text(error))),
-            Err(WriteError::NotOwner) => {
-                return Err(AppendError::NotOwner(format!(
-                    "another store uses the folder {}",
-                    self.folder.path().display()
+            Err(WriteError::Replaced) => {
+                return Err(AppendError::Unknown(format!(
+                    "{} was deleted or changed: another store uses the folder, or its files were removed",
+                    self.file.path.display()
                 )));
             }
         }

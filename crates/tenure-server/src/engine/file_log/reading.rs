@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::folder::{Files, Folder};
+use super::guarded::is_guarded;
 use super::log_file::{self, End};
 use crate::engine::entry::{ChangedLeases, Entry, EntryKind};
 use crate::engine::snapshot::{MergedLease, Position, SnapshotHeader, SnapshotReader, merge};
@@ -57,6 +58,7 @@ impl Reading {
         };
         let (snapshot, mut content) = SnapshotReader::open(&newest)?;
         content.history.limit(history);
+        content.is_guarded |= is_guarded(folder.path());
         let last = snapshot.header.covers;
         if last.sequence != covered {
             let detail = format!(

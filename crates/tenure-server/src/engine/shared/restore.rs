@@ -53,7 +53,7 @@ pub(crate) fn restore(
         placed_revision: next.revision,
         kept: 0,
         leases: backup.loaded.leases.len() as u64,
-        is_guarded: false,
+        is_guarded: backup.loaded.is_guarded,
     };
     let note = note_of("restored from", &file.display().to_string());
     let written = Filling::begin(log, content, note, &mut wait)

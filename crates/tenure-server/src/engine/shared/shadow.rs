@@ -397,6 +397,7 @@ impl Shadow {
             revision: content.revision,
             floors: content.floors.clone(),
             history: self.history,
+            is_guarded: content.is_guarded,
             documents: BTreeMap::new(),
             store_id: Some(content.store.clone()),
             deleted: Vec::new(),

@@ -279,6 +279,7 @@ fn read_header(
     let sequence = item.number("sequence")?;
     let checksum = u32::try_from(item.number("checksum")?);
     let is_final = item.number("final")? != 0;
+    content.is_guarded = item.number("guarded")? != 0;
     content.revision = item.number("revision")?;
     let floors = serde_json::from_str(item.text("floors")?);
     content.floors = floors.map_err(|_| DecodeError("floors"))?;

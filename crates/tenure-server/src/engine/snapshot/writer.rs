@@ -58,6 +58,7 @@ impl SnapshotWriter {
                     header.covers.sequence.into(),
                     u64::from(header.covers.checksum).into(),
                     u64::from(header.is_final).into(),
+                    u64::from(content.is_guarded).into(),
                     content.revision.into(),
                     floors.as_str().into(),
                 ],

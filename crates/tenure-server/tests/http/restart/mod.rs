@@ -3,19 +3,16 @@
 mod damage;
 mod folder;
 mod kills;
-mod log;
 
 use std::fs;
 use std::path::Path;
 
-use crate::common::{assert_ok, assert_refused, id, killed, minute, start};
-use rusqlite::Connection;
+use crate::common::{assert_ok, assert_refused, id, killed, minute, newest_log, start};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_server::{OpenError, Store, StoreConfig};
 
-/// Creates a folder with some leases and closes its store cleanly: everything is in the database
-/// file.
+/// Creates a folder with some leases and closes its store cleanly.
 async fn closed_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let server = start(StoreConfig::embedded(folder.path()));
@@ -41,13 +38,13 @@ fn open(folder: &Path) -> Result<Store, OpenError> {
 /// it.
 #[track_caller]
 fn assert_damaged(folder: &Path, file: &str, how: &str) {
-    // A missing log counts as an empty one.
-    let content = |file: &str| fs::read(folder.join(file)).unwrap_or_default();
-    let before = [
-        content("leases.db"),
-        content("leases.db-wal"),
-        content("FORMAT"),
-    ];
+    let contents = || {
+        let names = names(folder).into_iter();
+        names
+            .map(|name| fs::read(folder.join(name)).unwrap())
+            .collect::<Vec<_>>()
+    };
+    let before = contents();
     let error = open(folder).expect_err(how);
     assert!(matches!(error, OpenError::Damaged { .. }), "{how}: {error}");
     let text = error.to_string();
@@ -56,10 +53,15 @@ fn assert_damaged(folder: &Path, file: &str, how: &str) {
         "{how}: {text}"
     );
     assert!(text.contains("backup"), "{how}: {text}");
-    let after = [
-        content("leases.db"),
-        content("leases.db-wal"),
-        content("FORMAT"),
-    ];
+    let after = contents();
     assert!(before == after, "{how}: the files were touched");
+}
+
+/// Returns the names of the store's files.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| name != "lock").collect();
+    names.sort();
+    names
 }
