@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use tenure_server::access::{self, Access};
+use tenure_server::access::Access;
 use tracing::{info, warn};
 
 use crate::exit;
