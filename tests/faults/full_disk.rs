@@ -146,7 +146,7 @@ fn a_full_disk_stops_changes_but_not_renewals_and_the_store_recovers() {
 #[test]
 fn a_disk_that_the_log_has_filled_is_handled_as_a_full_disk() {
     let test = "a_disk_that_the_log_has_filled_is_handled_as_a_full_disk";
-    let Some(disk) = SmallDisk::mount(test, 512) else {
+    let Some(disk) = SmallDisk::mount(test, 136) else {
         return;
     };
     let mut bench = Bench::on(disk.path().join("store"));
@@ -158,7 +158,7 @@ fn a_disk_that_the_log_has_filled_is_handled_as_a_full_disk() {
         let body = json!({"lease_id": id(1), "metadata": {"filling": filling}});
         client.ask(Method::PUT, "tests/held", "/metadata", Some(body))
     };
-    // Changes of a single lease: only the log grows, and has too few files for a snapshot.
+    // Changes of a single lease: only the log grows, to two files and no snapshot.
     let mut described = 0;
     let (status, problem) = loop {
         match bench.runtime.block_on(describe(described + 1)).unwrap() {
