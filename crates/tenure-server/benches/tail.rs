@@ -1,5 +1,9 @@
-//! The latency of answers to 64 clients: median and tail. Each client acquires and releases its own
-//! lease in a closed loop.
+//! Durable acquires and releases of 64 clients in a closed loop: median and tail of the answers,
+//! processor time, and bytes that the device gets. Each client goes through a thousand leases, so each
+//! change is of another one.
+//!
+//! A program whose name begins with `redis-server` is measured beside them: `SET key id NX PX` and the
+//! usual script that deletes a key with this id, with `appendfsync always`.
 //!
 //! The servers are processes of the command `tenure serve` with its defaults, which logs each
 //! change. The load runs on the same processors. The command line may name several programs, which
@@ -8,17 +12,24 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::{Connection, Samples, acquire, cpu, folder, path, per_second, proof, table};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader as AsyncReader};
+use tokio::net::TcpStream as TokioStream;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 const CLIENTS: u64 = 64;
+const LEASES: u64 = 1_000;
 const RUNS: usize = 3;
+
+/// The release of a lock in Redis.
+const DELETE: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
 fn main() {
     let named = std::env::args_os().skip(1).map(PathBuf::from);
@@ -52,6 +63,7 @@ fn main() {
         "p99.9 / p50",
         "pairs per second",
         "processor time per pair, us",
+        "device bytes per pair",
     ];
     let mut rows = vec![head.map(String::from).to_vec()];
     for run in 1..=RUNS {
@@ -61,7 +73,7 @@ fn main() {
         }
     }
     table(
-        "Answers to 64 clients that acquire and release (target: p99 at most 6 and p99.9 at most 15 times p50)",
+        "Answers to 64 clients that acquire and release 64,000 leases (target: p99 at most 4 and p99.9 at most 8 times p50, 1 KB per pair)",
         &rows,
     );
 }
@@ -74,14 +86,20 @@ fn command() -> PathBuf {
     command.expect("the command; build it with: cargo build --release --bin tenure")
 }
 
-/// A store with its default settings, until this value is dropped.
+/// A store with its default settings, or Redis, until this value is dropped.
 struct Server {
     process: std::process::Child,
     address: SocketAddr,
+    is_redis: bool,
+    folder: PathBuf,
 }
 
 impl Server {
     fn start(program: &Path, folder: &Path) -> Self {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("redis-server") {
+            return Self::start_redis(program, folder);
+        }
         let mut process = Command::new(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(folder.join("data"))
@@ -96,7 +114,53 @@ impl Server {
             .expect("a line");
         let address = line.trim().rsplit('/').next().map(str::parse);
         let address = address.expect("a word").expect("its address");
-        Self { process, address }
+        Self {
+            process,
+            address,
+            is_redis: false,
+            folder: folder.to_owned(),
+        }
+    }
+
+    fn start_redis(program: &Path, folder: &Path) -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+        let address = free.expect("a free port");
+        let port = address.port().to_string();
+        let process = Command::new(program)
+            .args([
+                "--port",
+                &port,
+                "--bind",
+                "127.0.0.1",
+                "--appendonly",
+                "yes",
+            ])
+            .args(["--appendfsync", "always", "--save", "", "--dir"])
+            .arg(folder)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("Redis");
+        while TcpStream::connect(address).is_err() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Self {
+            process,
+            address,
+            is_redis: true,
+            folder: folder.to_owned(),
+        }
+    }
+
+    /// Returns the bytes that the device of the folder has got since the start of the machine.
+    fn written(&self) -> u64 {
+        let device = std::fs::metadata(&self.folder).expect("a folder").dev();
+        let (major, minor) = ((device >> 8) & 0xfff, device & 0xff);
+        let counters = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat"));
+        let counters = counters.unwrap_or_default();
+        let sectors = counters.split_whitespace().nth(6).map(str::parse::<u64>);
+        sectors
+            .and_then(Result::ok)
+            .map_or(0, |sectors| 512 * sectors)
     }
 }
 
@@ -114,19 +178,23 @@ struct Run {
     length: Duration,
     cpu: Duration,
     pairs: u64,
+    written: u64,
 }
 
 impl Run {
     async fn of(server: &Server, length: Duration) -> Self {
-        let mut connections = Vec::new();
+        let mut clients = Vec::new();
         for _ in 0..CLIENTS {
-            connections.push(Connection::open(server.address).await);
+            clients.push(match server.is_redis {
+                true => Client::Redis(Redis::open(server.address).await),
+                false => Client::Store(Connection::open(server.address).await),
+            });
         }
         let process = server.process.id();
-        let (began, used) = (Instant::now(), cpu(process));
+        let (began, used, written) = (Instant::now(), cpu(process), server.written());
         let mut tasks = JoinSet::new();
-        for (client, connection) in (0..).zip(connections) {
-            tasks.spawn(pairs(client, connection, began + length));
+        for (number, client) in (0..).zip(clients) {
+            tasks.spawn(pairs(number, client, began + length));
         }
         let samples = tasks.join_all().await;
         let mut run = Self {
@@ -134,6 +202,7 @@ impl Run {
             length: began.elapsed(),
             cpu: cpu(process) - used,
             pairs: 0,
+            written: server.written() - written,
         };
         for samples in samples {
             run.pairs += samples.len() as u64 / 2;
@@ -150,23 +219,90 @@ impl Run {
         let ratios = [p99, p999].map(|millis| format!("{:.1}", millis / p50));
         let rate = format!("{:.0}", per_second(self.pairs, self.length));
         let cells = numbers.into_iter().chain(ratios);
-        let cells = cells.chain([rate, format!("{cpu:.1}")]);
+        let bytes = format!("{}", self.written / self.pairs.max(1));
+        let cells = cells.chain([rate, format!("{cpu:.1}"), bytes]);
         std::iter::once(name.to_owned()).chain(cells).collect()
+    }
+}
+
+/// A connection of a client.
+enum Client {
+    Store(Connection),
+    Redis(Redis),
+}
+
+impl Client {
+    async fn acquire(&mut self, lease: u64, id: u64) {
+        match self {
+            Self::Store(store) => {
+                let path = path(lease, "acquire");
+                assert_eq!(store.post(&path, &acquire(id, 0)).await, 200);
+            }
+            Self::Redis(redis) => {
+                let (key, id) = (lease.to_string(), support::id(id));
+                let answer = redis.ask(&["SET", &key, &id, "NX", "PX", "15000"]).await;
+                assert_eq!(answer, "+OK");
+            }
+        }
+    }
+
+    async fn release(&mut self, lease: u64, id: u64) {
+        match self {
+            Self::Store(store) => {
+                let path = path(lease, "release");
+                assert_eq!(store.post(&path, &proof(id)).await, 200);
+            }
+            Self::Redis(redis) => {
+                let (key, id) = (lease.to_string(), support::id(id));
+                let answer = redis.ask(&["EVAL", DELETE, "1", &key, &id]).await;
+                assert_eq!(answer, ":1");
+            }
+        }
+    }
+}
+
+/// A connection to Redis.
+struct Redis(AsyncReader<TokioStream>);
+
+impl Redis {
+    async fn open(address: SocketAddr) -> Self {
+        let stream = TokioStream::connect(address).await.expect("a connection");
+        stream.set_nodelay(true).expect("an option");
+        Self(AsyncReader::new(stream))
+    }
+
+    /// Returns the line of the answer.
+    async fn ask(&mut self, words: &[&str]) -> String {
+        let mut request = format!("*{}\r\n", words.len());
+        for word in words {
+            request += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        let stream = self.0.get_mut();
+        stream
+            .write_all(request.as_bytes())
+            .await
+            .expect("a request");
+        let mut line = String::new();
+        self.0.read_line(&mut line).await.expect("an answer");
+        line.trim_end().to_owned()
     }
 }
 
 /// Returns the milliseconds until each answer of one client, alternately to an acquire and to a
 /// release.
-async fn pairs(client: u64, mut connection: Connection, end: Instant) -> Vec<f64> {
+async fn pairs(number: u64, mut client: Client, end: Instant) -> Vec<f64> {
     let mut samples = Vec::with_capacity(10_000);
-    let (acquired, released) = (path(client, "acquire"), path(client, "release"));
-    while Instant::now() < end {
-        let id = support::fresh();
-        for (path, body) in [(&acquired, acquire(id, 0)), (&released, proof(id))] {
-            let sent = Instant::now();
-            assert_eq!(connection.post(path, &body).await, 200);
-            samples.push(sent.elapsed().as_secs_f64() * 1e3);
+    for round in 0.. {
+        if Instant::now() >= end {
+            break;
         }
+        let (lease, id) = (number * LEASES + round % LEASES, support::fresh());
+        let sent = Instant::now();
+        client.acquire(lease, id).await;
+        let acquired = Instant::now();
+        client.release(lease, id).await;
+        samples.push((acquired - sent).as_secs_f64() * 1e3);
+        samples.push(acquired.elapsed().as_secs_f64() * 1e3);
     }
     samples
 }

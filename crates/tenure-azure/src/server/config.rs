@@ -19,7 +19,7 @@ use super::blobs::StagedLimits;
 pub struct AzureConfig {
     /// The accounts that may use the protocol. Each account has its own containers.
     pub accounts: Vec<ServedAccount>,
-    /// The greatest size of a blob, in bytes. Default 1 MiB, because a blob only describes its
+    /// The greatest size of a blob, in bytes. Default 256 KiB, because a blob only describes its
     /// lease here. Beyond this limit: 413 `RequestBodyTooLarge`.
     pub max_blob_bytes: usize,
     /// The greatest size of all containers and blobs, with their names and metadata, in bytes of
@@ -117,7 +117,7 @@ impl AzureConfig {
     pub const fn new(accounts: Vec<ServedAccount>) -> Self {
         Self {
             accounts,
-            max_blob_bytes: 1024 * 1024,
+            max_blob_bytes: 256 * 1024,
             max_total_bytes: 64 * 1024 * 1024,
             max_uncommitted_bytes: 16 * 1024 * 1024,
             uncommitted_time: Duration::from_secs(10 * 60),

@@ -115,10 +115,11 @@ async fn the_refusal_of_damaged_blobs_names_the_file() {
     let log = newest_log(folder.path());
     let bytes = fs::read(&log).unwrap();
     let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
-    for part in 1..8 {
+    // The header has 128 bytes, and the last entry is the end of the store.
+    for at in (128..used - 200).step_by(53) {
         let copy = as_killed(folder.path());
         let mut damaged = bytes.clone();
-        damaged[part * used / 8] ^= 1;
+        damaged[at] ^= 1;
         fs::write(newest_log(copy.path()), damaged).unwrap();
         assert_damaged(copy.path());
     }

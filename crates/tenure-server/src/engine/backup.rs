@@ -14,7 +14,7 @@ use tenure_core::lease::{LeaseDuration, Stored, StoredState};
 
 use super::entry::EntryKind;
 use super::file_log::{FileLog, Folder, Reading, write_snapshot};
-use super::snapshot::{MergedLease, Position, SnapshotHeader, SnapshotWriter, decoded};
+use super::snapshot::{Position, SnapshotHeader, SnapshotWriter, decoded};
 use super::{AppendError, Loaded, OpenError, RecoverError};
 use crate::clock;
 use crate::model::HistoryLimits;
@@ -244,11 +244,7 @@ impl BackupFile {
         let header = reading.header(is_final);
         let file = self.begin()?;
         let written = write_snapshot(file, &self.name, &header, reading, |lease| {
-            let decode = |bytes| decoded(MergedLease::Kept(bytes), &damaged);
-            match lease {
-                MergedLease::Kept(bytes) => contents.add(&decode(bytes)?.1),
-                MergedLease::Changed((_, stored, _)) => contents.add(stored),
-            }
+            contents.add(&decoded(lease, &damaged)?.1);
             Ok::<_, OpenError>(())
         });
         contents.bytes = written.map_err(|error| self.failed(error))?;

@@ -1,14 +1,15 @@
 //! The content of a log in memory.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, LinkedList};
 
 use axum::body::Bytes;
 use tenure_core::Epoch;
 use tenure_core::lease::{LeaseId, Stored};
 
-use super::entry::{Batch, ChangedLeases};
+use super::entry::{Batch, ChangedLease, ChangedLeases};
 use crate::clock;
-use crate::model::{Content, DELETED_LIMIT, Floors, History, LeaseKey, StoreId};
+use crate::model::{DELETED_LIMIT, Floors, History, LeaseKey, StoreId};
 
 /// A lease in a log, with the revision of its last change.
 pub(crate) type LoadedLease = (LeaseKey, Stored, u64);
@@ -85,10 +86,10 @@ impl Loaded<()> {
                 self.revision, batch.previous
             ));
         }
-        let (changes, documents) = batch.all_changes()?;
+        let (changes, documents) = batch.encoded_changes()?;
         for change in changes {
             let key = change.key.clone();
-            if let Content::Deleted(deleted) = &change.content {
+            if let Some(deleted) = &change.deleted {
                 self.floors.raise(key.namespace(), deleted.last);
                 self.history.forget(&key);
                 if !deleted.retired.is_empty() {
@@ -98,12 +99,10 @@ impl Loaded<()> {
             if let Some(term) = &change.term {
                 self.history.record(&key, term.clone());
             }
-            let mut is_first = false;
-            let changed = leases.entry(key).or_insert_with(|| {
-                is_first = true;
-                Default::default()
-            });
-            changed.add(change, is_first)?;
+            match leases.entry(key) {
+                Entry::Vacant(entry) => drop(entry.insert(ChangedLease::new(change))),
+                Entry::Occupied(mut entry) => entry.get_mut().add(change)?,
+            }
         }
         // The oldest are forgotten now and then, and not one by one.
         if self.deleted.len() > 2 * DELETED_LIMIT {

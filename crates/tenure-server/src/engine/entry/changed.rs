@@ -1,85 +1,85 @@
 //! The changes of consecutive entries, gathered by lease.
 //!
-//! Only the last change of a lease counts, because a change has the whole lease. Its retired ids may be
-//! a difference to the list before, so the differences since the last whole list are gathered, too.
+//! Only the last change of a lease counts, because a change has the whole lease. Only its retired ids
+//! may be a difference to the list before. A lease is not decoded here: most of them are only copied.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use tenure_core::lease::Stored;
-
-use super::{LoggedChange, RetiredDelta};
-use crate::model::{Content, LeaseKey};
+use super::{DecodeError, EncodedChange, Outline, RetiredDelta, with_retired};
+use crate::model::LeaseKey;
 
 /// The last changes of leases, by lease.
 pub(in crate::engine) type ChangedLeases = BTreeMap<LeaseKey, ChangedLease>;
 
 /// The changes of one lease.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(in crate::engine) struct ChangedLease {
-    /// The lease after them; `None` if it was deleted. Its list of retired ids is not known while
-    /// there are deltas.
-    lease: Option<Arc<Stored>>,
+    /// The encoded lease after them; `None` if it was deleted.
+    lease: Option<Box<[u8]>>,
     revision: u64,
-    /// The differences since the list before these changes, each with the revision of its change.
-    deltas: Vec<(RetiredDelta, u64)>,
+    /// The difference between its retired ids and those before these changes, if that is not in the
+    /// bytes.
+    delta: Option<RetiredDelta>,
 }
 
 impl ChangedLease {
-    /// Adds a change, which follows the others. `is_first` says that there is no other.
-    pub(in crate::engine) fn add(
-        &mut self,
-        change: LoggedChange,
-        is_first: bool,
-    ) -> Result<(), String> {
-        let LoggedChange {
-            revision,
-            content,
-            delta,
-            ..
-        } = change;
-        let mut lease = match content {
-            Content::Lease(lease) => Some(lease),
-            Content::Deleted(_) => None,
-        };
-        match (delta, &mut lease) {
-            (Some(delta), Some(_)) if is_first || !self.deltas.is_empty() => {
-                self.deltas.push((delta, revision));
-            }
-            (Some(delta), Some(lease)) => {
-                let before = self.lease.as_ref().map_or(&[][..], |it| &it.retired);
-                Arc::make_mut(lease).retired = delta.apply(before, self.revision)?;
-            }
-            _ => self.deltas.clear(),
+    /// Begins with the first change.
+    pub(in crate::engine) fn new(change: EncodedChange<'_>) -> Self {
+        Self {
+            lease: change.lease.map(Into::into),
+            revision: change.revision,
+            delta: change.delta,
         }
-        (self.lease, self.revision) = (lease, revision);
+    }
+
+    /// Adds a change, which follows the others.
+    pub(in crate::engine) fn add(&mut self, change: EncodedChange<'_>) -> Result<(), String> {
+        let mut next = Self::new(change);
+        if let Some(delta) = &next.delta {
+            match (self.delta.take(), &self.lease) {
+                // The list before these changes is not known here.
+                (Some(before), _) => next.delta = Some(before.then(delta, self.revision)?),
+                (None, lease) => {
+                    let before = match lease {
+                        Some(lease) => Outline::of(lease).map_err(invalid)?.retired,
+                        None => Vec::new(),
+                    };
+                    let retired = delta.apply(&before, self.revision)?;
+                    next.set_retired(&retired)?;
+                }
+            }
+        }
+        *self = next;
         Ok(())
     }
 
-    /// Returns whether the lease before these changes is needed.
-    pub(in crate::engine) const fn needs_before(&self) -> bool {
-        !self.deltas.is_empty()
+    /// Returns the encoded lease after these changes; `None` if it was deleted. `before` is the encoded
+    /// lease before them, if it existed.
+    pub(in crate::engine) fn finish(
+        mut self,
+        before: Option<&[u8]>,
+    ) -> Result<Option<Box<[u8]>>, String> {
+        if let Some(delta) = self.delta.take() {
+            let (ids, revision) = match before.map(Outline::of).transpose().map_err(invalid)? {
+                Some(outline) => (outline.retired, outline.revision),
+                None => (Vec::new(), 0),
+            };
+            let retired = delta.apply(&ids, revision)?;
+            self.set_retired(&retired)?;
+        }
+        Ok(self.lease)
     }
 
-    /// Returns the lease after these changes with its revision; `None` if it was deleted. `before` is
-    /// the lease before them, if it is needed and existed.
-    pub(in crate::engine) fn finish(
-        self,
-        before: Option<(Stored, u64)>,
-    ) -> Result<Option<(Stored, u64)>, String> {
-        let Some(mut lease) = self.lease.map(Arc::unwrap_or_clone) else {
-            return Ok(None);
-        };
-        if !self.deltas.is_empty() {
-            let (mut ids, mut revision) = before.map_or((Vec::new(), 0), |(lease, revision)| {
-                (lease.retired, revision)
-            });
-            for (delta, at) in &self.deltas {
-                ids = delta.apply(&ids, revision)?;
-                revision = *at;
-            }
-            lease.retired = ids;
+    /// Makes the retired ids a part of the bytes.
+    fn set_retired(&mut self, retired: &[tenure_core::lease::LeaseId]) -> Result<(), String> {
+        if let Some(lease) = &mut self.lease {
+            *lease = with_retired(lease, retired).map_err(invalid)?.into();
         }
-        Ok(Some((lease, self.revision)))
+        self.delta = None;
+        Ok(())
     }
+}
+
+fn invalid(DecodeError(column): DecodeError) -> String {
+    format!("it has an invalid {column}")
 }

@@ -8,7 +8,7 @@ use tenure_core::lease::{Grant, LeaseDuration, LeaseId, Owner, Stored, StoredSta
 use tenure_core::time::millis;
 use tenure_core::{Epoch, UnixMillis};
 
-use super::codec::{Column, Columns, DecodeError};
+use super::codec::{Column, Columns, DecodeError, put};
 use super::term;
 use crate::model::LeaseKey;
 
@@ -124,6 +124,51 @@ pub(crate) fn decode(columns: &mut Columns<'_>) -> Result<(LeaseKey, Stored, u64
     Ok((key, stored, columns.number("revision")?))
 }
 
+/// The place of the retired ids among the columns.
+const RETIRED: usize = 9;
+
+/// The parts of an encoded lease that are needed without decoding it.
+pub(crate) struct Outline {
+    pub(crate) key: LeaseKey,
+    pub(crate) retired: Vec<LeaseId>,
+    pub(crate) revision: u64,
+}
+
+impl Outline {
+    pub(crate) fn of(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut columns = Columns(bytes);
+        let key = columns.key()?;
+        for _ in 2..RETIRED {
+            columns.optional_bytes("column")?;
+        }
+        let retired = columns.ids("retired")?;
+        for _ in RETIRED + 2..COLUMNS {
+            columns.optional_bytes("column")?;
+        }
+        let revision = columns.number("revision")?;
+        columns.end()?;
+        Ok(Self {
+            key,
+            retired,
+            revision,
+        })
+    }
+}
+
+/// Returns the bytes of an encoded lease with other retired ids.
+pub(crate) fn with_retired(bytes: &[u8], retired: &[LeaseId]) -> Result<Vec<u8>, DecodeError> {
+    let mut columns = Columns(bytes);
+    for _ in 0..RETIRED {
+        columns.optional_bytes("column")?;
+    }
+    let before = bytes.len() - columns.0.len();
+    columns.ids("retired")?;
+    let mut changed = bytes[..before].to_vec();
+    put(&mut changed, &[Column::Ids(retired)]);
+    changed.extend_from_slice(columns.0);
+    Ok(changed)
+}
+
 /// Converts to milliseconds and rounds up: a promise must not end before its instant.
 fn whole_millis(duration: Duration) -> u64 {
     millis(duration.saturating_add(Duration::from_nanos(999_999)))
@@ -131,7 +176,6 @@ fn whole_millis(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::codec::put;
     use super::*;
     use tenure_core::CandidateId;
     use tenure_core::lease::{Metadata, WithoutStore};
@@ -171,8 +215,15 @@ mod tests {
         let mut bytes = Vec::new();
         put(&mut bytes, &columns(&key, &stored, &stored.retired, 9));
         let mut read = Columns(&bytes);
-        assert_eq!(decode(&mut read), Ok((key, stored, 9)));
+        assert_eq!(decode(&mut read), Ok((key.clone(), stored.clone(), 9)));
         assert_eq!(read.end(), Ok(()));
+        let outline = Outline::of(&bytes).unwrap();
+        assert_eq!((outline.key, outline.revision), (key.clone(), 9));
+        assert_eq!(outline.retired, stored.retired);
+        let other = [LeaseId::from_random_bits(7, 8)];
+        let mut expected = Vec::new();
+        put(&mut expected, &columns(&key, &stored, &other, 9));
+        assert_eq!(with_retired(&bytes, &other), Ok(expected));
         assert!(decode(&mut Columns(&bytes[1..])).is_err());
     }
 

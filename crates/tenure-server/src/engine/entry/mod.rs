@@ -21,7 +21,7 @@ use crate::model::{
 pub(super) use changed::{ChangedLease, ChangedLeases};
 pub(super) use codec::{Column, Columns, DecodeError, put, put_nested};
 pub(super) use commit::{Entry, EntryKind};
-pub(super) use lease::{COLUMNS, columns, decode};
+pub(super) use lease::{COLUMNS, Outline, columns, decode, with_retired};
 pub(super) use term::{TermFields, columns as term_columns, decode as decode_term, fields, record};
 
 pub(super) use retired::RetiredDelta;
@@ -37,16 +37,28 @@ pub(crate) struct Batch {
     pub(crate) changes: Vec<u8>,
 }
 
-/// A change, as a batch contains it.
+/// A change of a lease, as a batch contains it.
+#[derive(Debug)]
+pub(super) struct EncodedChange<'a> {
+    pub(super) key: LeaseKey,
+    pub(super) revision: u64,
+    /// The lease in the form that [`decode`] reads; `None` if it was deleted. With a delta, its retired
+    /// ids are only those that were added.
+    pub(super) lease: Option<&'a [u8]>,
+    pub(super) deleted: Option<Deleted>,
+    pub(super) delta: Option<RetiredDelta>,
+    /// A term of the lease that ended, or that is to end for a reason.
+    pub(super) term: Option<TermRecord>,
+}
+
+/// The same with the lease decoded.
 #[derive(Debug)]
 pub(super) struct LoggedChange {
     pub(super) key: LeaseKey,
     pub(super) revision: u64,
-    /// The content of the change. A lease with a delta has no retired ids yet: [`apply`] computes
-    /// them.
+    /// The content of the change. A lease with a delta has no retired ids yet.
     pub(super) content: Content,
     pub(super) delta: Option<RetiredDelta>,
-    /// A term of the lease that ended, or that is to end for a reason.
     pub(super) term: Option<TermRecord>,
 }
 
@@ -127,21 +139,55 @@ impl Batch {
         }
     }
 
-    /// Decodes the changes, in order. The checksum matched, so an invalid change was written by
-    /// another program.
+    /// Decodes the changes of leases, in order. The checksum matched, so an invalid change was written
+    /// by another program.
     pub(super) fn changes(&self) -> Result<Vec<LoggedChange>, String> {
-        self.all_changes().map(|(leases, _)| leases)
+        let (changes, _) = self.encoded_changes()?;
+        let changes = changes.into_iter().map(LoggedChange::of);
+        changes
+            .collect::<Result<_, _>>()
+            .map_err(|_| self.not_valid())
     }
 
-    /// Decodes the changes of leases and of documents, each in order.
-    pub(super) fn all_changes(&self) -> Result<(Vec<LoggedChange>, Vec<DocumentChange>), String> {
+    /// Returns the changes of leases and of documents, each in order.
+    pub(super) fn encoded_changes(
+        &self,
+    ) -> Result<(Vec<EncodedChange<'_>>, Vec<DocumentChange>), String> {
         let mut columns = Columns(&self.changes);
         let mut changes = (Vec::new(), Vec::new());
         while !columns.is_empty() {
             let item = decode_item(&mut columns, &mut changes);
-            item.map_err(|_| format!("the batch up to revision {} is not valid", self.revision))?;
+            item.map_err(|_| self.not_valid())?;
         }
         Ok(changes)
+    }
+
+    fn not_valid(&self) -> String {
+        format!("the batch up to revision {} is not valid", self.revision)
+    }
+}
+
+impl LoggedChange {
+    fn of(change: EncodedChange<'_>) -> Result<Self, DecodeError> {
+        let content = match (change.lease, change.deleted) {
+            (Some(bytes), _) => {
+                let mut columns = Columns(bytes);
+                let (_, mut stored, _) = decode(&mut columns)?;
+                columns.end()?;
+                if change.delta.is_some() {
+                    stored.retired.clear();
+                }
+                Content::Lease(stored.into())
+            }
+            (None, deleted) => Content::Deleted(deleted.unwrap_or_default()),
+        };
+        Ok(Self {
+            key: change.key,
+            revision: change.revision,
+            content,
+            delta: change.delta,
+            term: change.term,
+        })
     }
 }
 
@@ -233,58 +279,59 @@ fn put_item(to: &mut Vec<u8>, kind: &str, write: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// Reads an item: a change of a lease, the term of the last change, or a change of a document.
-fn decode_item(
-    from: &mut Columns<'_>,
-    (changes, documents): &mut (Vec<LoggedChange>, Vec<DocumentChange>),
+fn decode_item<'a>(
+    from: &mut Columns<'a>,
+    (changes, documents): &mut (Vec<EncodedChange<'a>>, Vec<DocumentChange>),
 ) -> Result<(), DecodeError> {
     let kind = from.text("kind")?;
     let mut item = Columns(from.bytes("item")?);
-    if kind == DOCUMENT {
-        documents.push(DocumentChange {
+    match kind {
+        DOCUMENT => documents.push(DocumentChange {
             name: item.text("name")?.to_owned(),
             revision: item.number("revision")?,
             content: item.optional_bytes("content")?.map(Bytes::copy_from_slice),
-        });
-        return item.end();
-    }
-    if kind == TERM {
-        let (key, last) = (item.key()?, changes.last_mut());
-        let last = last.filter(|last| last.key == key);
-        last.ok_or(DecodeError("term"))?.term = Some(term::decode(&mut item)?);
-        return item.end();
-    }
-    let mut delta = None;
-    let (key, revision, content) = match kind {
+        }),
+        TERM => {
+            let (key, last) = (item.key()?, changes.last_mut());
+            let last = last.filter(|last| last.key == key);
+            last.ok_or(DecodeError("term"))?.term = Some(term::decode(&mut item)?);
+        }
         DELETED => {
-            let key = item.key()?;
-            let revision = item.number("revision")?;
+            let (key, revision) = (item.key()?, item.number("revision")?);
             let last = item.optional_number("last")?.and_then(Epoch::new);
             let retired = item.ids("retired")?;
-            (key, revision, Content::Deleted(Deleted { last, retired }))
+            changes.push(EncodedChange {
+                key,
+                revision,
+                lease: None,
+                deleted: Some(Deleted { last, retired }),
+                delta: None,
+                term: None,
+            });
         }
-        LEASE => {
-            let (key, stored, revision) = decode(&mut item)?;
-            (key, revision, Content::Lease(stored.into()))
-        }
-        LEASE_WITH_DELTA => {
-            let (follows, forgotten) = (item.number("follows")?, item.ids("forgotten")?);
-            let (key, mut stored, revision) = decode(&mut item)?;
-            delta = Some(RetiredDelta {
+        LEASE | LEASE_WITH_DELTA => {
+            let part = match kind {
+                LEASE => None,
+                _ => Some((item.number("follows")?, item.ids("forgotten")?)),
+            };
+            let outline = Outline::of(item.0)?;
+            let delta = part.map(|(follows, forgotten)| RetiredDelta {
                 follows,
                 forgotten,
-                added: std::mem::take(&mut stored.retired),
+                added: outline.retired,
             });
-            (key, revision, Content::Lease(stored.into()))
+            changes.push(EncodedChange {
+                key: outline.key,
+                revision: outline.revision,
+                lease: Some(item.0),
+                deleted: None,
+                delta,
+                term: None,
+            });
+            return Ok(());
         }
         _ => return Err(DecodeError("kind")),
-    };
-    changes.push(LoggedChange {
-        key,
-        revision,
-        content,
-        delta,
-        term: None,
-    });
+    }
     item.end()
 }
 

@@ -40,18 +40,37 @@ impl RetiredDelta {
         })
     }
 
+    /// Returns the difference that this one and then `next` make. `revision` is that of this change.
+    pub(super) fn then(mut self, next: &Self, revision: u64) -> Result<Self, String> {
+        next.check(revision)?;
+        for id in &next.forgotten {
+            // An id that this change added was never in the list before.
+            match self.added.iter().position(|added| added == id) {
+                Some(at) => drop(self.added.remove(at)),
+                None => self.forgotten.push(*id),
+            }
+        }
+        self.added.extend_from_slice(&next.added);
+        Ok(self)
+    }
+
+    fn check(&self, revision: u64) -> Result<(), String> {
+        match self.follows == revision {
+            true => Ok(()),
+            false => Err(format!(
+                "a change follows revision {} of its lease, which is at revision {revision}",
+                self.follows
+            )),
+        }
+    }
+
     /// Applies the difference to the list that the lease had as of `revision`.
     pub(in crate::engine) fn apply(
         &self,
         before: &[LeaseId],
         revision: u64,
     ) -> Result<Vec<LeaseId>, String> {
-        if self.follows != revision {
-            return Err(format!(
-                "a change follows revision {} of its lease, which is at revision {revision}",
-                self.follows
-            ));
-        }
+        self.check(revision)?;
         let kept = before.iter().filter(|id| !self.forgotten.contains(id));
         Ok(kept.chain(&self.added).copied().collect())
     }
@@ -87,6 +106,17 @@ mod tests {
                 assert!(delta.apply(&before, 6).is_err());
                 assert_eq!(delta.apply(&before, 7), Ok(after));
             }
+        }
+        for [first, second, third] in [[1, 2, 3], [2, 3, 4], [3, 5, 1]] {
+            let [first, second, third] = [first, second, third].map(|at: usize| ids(lists[at]));
+            let one = RetiredDelta::between(7, first.iter().copied(), &second);
+            let two = RetiredDelta::between(8, second.iter().copied(), &third);
+            let (Some(one), Some(two)) = (one, two) else {
+                continue;
+            };
+            assert!(one.clone().then(&two, 9).is_err());
+            let both = one.then(&two, 8).unwrap();
+            assert_eq!(both.apply(&first, 7), Ok(third));
         }
         let usual = RetiredDelta::between(7, ids(&[1, 2, 3, 4]), &ids(&[2, 3, 4, 5]));
         let usual = usual.unwrap();

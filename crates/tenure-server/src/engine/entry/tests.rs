@@ -93,8 +93,18 @@ fn applied(
     for batch in batches {
         content.apply(batch, &mut leases)?;
     }
-    let (_, change) = leases.pop_first().unwrap();
-    change.finish(before.map(|(revision, ids)| (stored(ids), revision)))
+    let (key, change) = leases.pop_first().unwrap();
+    let before = before.map(|(revision, ids)| {
+        let (mut bytes, stored) = (Vec::new(), stored(ids));
+        put(
+            &mut bytes,
+            &columns(&key, &stored, &stored.retired, revision),
+        );
+        bytes
+    });
+    let after = change.finish(before.as_deref())?;
+    let after = after.map(|bytes| decode(&mut Columns(&bytes)).unwrap());
+    Ok(after.map(|(_, stored, revision)| (stored, revision)))
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::folder::{Files, Folder};
 use super::guarded::is_guarded;
 use super::log_file::{self, End};
 use crate::engine::entry::{ChangedLeases, Entry, EntryKind};
-use crate::engine::snapshot::{MergedLease, Position, SnapshotHeader, SnapshotReader, merge};
+use crate::engine::snapshot::{Position, SnapshotHeader, SnapshotReader, merge};
 use crate::engine::{Loaded, OpenError};
 use crate::model::HistoryLimits;
 
@@ -177,7 +177,7 @@ impl Reading {
     /// Gives all leases to `each`, in the order of their names, and returns the other content.
     pub(in crate::engine) fn leases<E: From<OpenError>>(
         mut self,
-        each: impl FnMut(MergedLease<'_>) -> Result<(), E>,
+        each: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<Loaded<()>, E> {
         merge(&mut self.snapshot, self.changed, each)?;
         Ok(self.content)

@@ -13,7 +13,7 @@ use super::folder::{Folder, private};
 use super::log_file::{End, LogFile};
 use super::reading::Reading;
 use crate::engine::OpenError;
-use crate::engine::snapshot::{MergedLease, SnapshotHeader, SnapshotWriter};
+use crate::engine::snapshot::{SnapshotHeader, SnapshotWriter};
 use crate::model::HistoryLimits;
 
 /// The size of the complete files of the log from which a snapshot is made, in bytes. Above it, they
@@ -213,18 +213,14 @@ pub(in crate::engine) fn write_snapshot<E: From<OpenError>>(
     path: &Path,
     header: &SnapshotHeader,
     reading: Reading,
-    mut each: impl FnMut(&MergedLease<'_>) -> Result<(), E>,
+    mut each: impl FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<u64, E> {
     let not_written = |error| E::from(OpenError::io(path)(error));
     let writer = SnapshotWriter::begin(file, header, &reading.content);
     let mut writer = writer.map_err(not_written)?;
     reading.leases(|lease| {
-        each(&lease)?;
-        let written = match &lease {
-            MergedLease::Kept(bytes) => writer.kept_lease(bytes),
-            MergedLease::Changed((key, stored, revision)) => writer.lease(key, stored, *revision),
-        };
-        written.map_err(not_written)
+        each(lease)?;
+        writer.encoded_lease(lease).map_err(not_written)
     })?;
     writer.finish().map_err(not_written)
 }

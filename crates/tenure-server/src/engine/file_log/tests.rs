@@ -82,8 +82,10 @@ impl Bench {
     fn expected(&self) -> State {
         let leases = self.leases.clone().into_iter();
         let leases = leases.filter_map(|(key, change)| {
-            let (stored, revision) = change.finish(None).unwrap()?;
-            Some((key, stored, revision))
+            let bytes = change.finish(None).unwrap()?;
+            let lease = decoded(&bytes, &|detail| panic!("{detail}")).unwrap();
+            assert_eq!(lease.0, key);
+            Some(lease)
         });
         State::of(&self.content, leases)
     }

@@ -18,9 +18,6 @@
 mod reader;
 mod writer;
 
-use std::collections::btree_map;
-use std::iter::Peekable;
-
 use super::entry::{ChangedLease, ChangedLeases, Columns, DecodeError, decode};
 use super::{LoadedLease, OpenError};
 use crate::model::{LeaseKey, StoreId};
@@ -70,26 +67,18 @@ pub(super) struct SnapshotHeader {
     pub(super) is_final: bool,
 }
 
-/// A lease of a snapshot after the entries behind it.
-pub(super) enum MergedLease<'a> {
-    /// No entry changed it. Its bytes are as [`decode`] reads them.
-    Kept(&'a [u8]),
-    Changed(LoadedLease),
-}
-
-/// Decodes a lease.
+/// Decodes a lease of a snapshot.
 pub(super) fn decoded(
-    lease: MergedLease<'_>,
+    bytes: &[u8],
     damaged: &impl Fn(String) -> OpenError,
 ) -> Result<LoadedLease, OpenError> {
-    match lease {
-        MergedLease::Changed(lease) => Ok(lease),
-        MergedLease::Kept(bytes) => decode(&mut Columns(bytes))
-            .map_err(|DecodeError(column)| damaged(format!("a lease has an invalid {column}"))),
-    }
+    let mut columns = Columns(bytes);
+    let lease = decode(&mut columns).and_then(|lease| columns.end().map(|()| lease));
+    lease.map_err(|DecodeError(column)| damaged(format!("a lease has an invalid {column}")))
 }
 
-/// Gives the leases of a snapshot after these changes to `each`, in the order of their names.
+/// Gives the leases of a snapshot after these changes to `each`, in the order of their names and in the
+/// form that [`decoded`] reads.
 ///
 /// # Errors
 ///
@@ -97,59 +86,27 @@ pub(super) fn decoded(
 pub(super) fn merge<E: From<OpenError>>(
     base: &mut SnapshotReader,
     changed: ChangedLeases,
-    mut each: impl FnMut(MergedLease<'_>) -> Result<(), E>,
+    mut each: impl FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let damaged = base.damaged();
     let mut changed = changed.into_iter().peekable();
+    let finish = |(key, change): (LeaseKey, ChangedLease),
+                  before: Option<&[u8]>,
+                  each: &mut dyn FnMut(&[u8]) -> Result<(), E>| {
+        let finished = change.finish(before);
+        let finished = finished.map_err(|detail| damaged(format!("{}: {detail}", key.as_str())))?;
+        finished.map_or(Ok(()), |bytes| each(&bytes))
+    };
     while let Some((key, bytes)) = base.next_lease()? {
-        finish_before(&mut changed, &key, &damaged, &mut each)?;
-        let Some((key, change)) = changed.next_if(|(it, _)| *it == key) else {
-            each(MergedLease::Kept(bytes))?;
-            continue;
-        };
-        let before = match change.needs_before() {
-            true => {
-                let lease = decode(&mut Columns(bytes));
-                let (_, stored, revision) = lease.map_err(|DecodeError(column)| {
-                    damaged(format!("{} has an invalid {column}", key.as_str()))
-                })?;
-                Some((stored, revision))
-            }
-            false => None,
-        };
-        finish(key, change, before, &damaged, &mut each)?;
+        while let Some(next) = changed.next_if(|(it, _)| *it < key) {
+            finish(next, None, &mut each)?;
+        }
+        match changed.next_if(|(it, _)| *it == key) {
+            Some(change) => finish(change, Some(bytes), &mut each)?,
+            None => each(bytes)?,
+        }
     }
-    for (key, change) in changed {
-        finish(key, change, None, &damaged, &mut each)?;
-    }
-    Ok(())
-}
-
-/// Gives the leases before this one to `each` that only entries have.
-fn finish_before<E: From<OpenError>>(
-    changed: &mut Peekable<btree_map::IntoIter<LeaseKey, ChangedLease>>,
-    next: &LeaseKey,
-    damaged: &impl Fn(String) -> OpenError,
-    each: &mut impl FnMut(MergedLease<'_>) -> Result<(), E>,
-) -> Result<(), E> {
-    while let Some((key, change)) = changed.next_if(|(key, _)| key < next) {
-        finish(key, change, None, damaged, each)?;
-    }
-    Ok(())
-}
-
-fn finish<E: From<OpenError>>(
-    key: LeaseKey,
-    change: ChangedLease,
-    before: Option<(tenure_core::lease::Stored, u64)>,
-    damaged: &impl Fn(String) -> OpenError,
-    each: &mut impl FnMut(MergedLease<'_>) -> Result<(), E>,
-) -> Result<(), E> {
-    let finished = change.finish(before);
-    match finished.map_err(|detail| damaged(format!("{}: {detail}", key.as_str())))? {
-        Some((stored, revision)) => each(MergedLease::Changed((key, stored, revision))),
-        None => Ok(()),
-    }
+    changed.try_for_each(|change| finish(change, None, &mut each))
 }
 
 #[cfg(test)]

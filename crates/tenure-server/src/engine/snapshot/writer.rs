@@ -99,8 +99,8 @@ impl SnapshotWriter {
         })
     }
 
-    /// Adds the bytes of a lease of another snapshot.
-    pub(in crate::engine) fn kept_lease(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Adds an encoded lease.
+    pub(in crate::engine) fn encoded_lease(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.item(kind::LEASE, |to| to.extend_from_slice(bytes))
     }
 
