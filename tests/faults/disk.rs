@@ -237,7 +237,7 @@ fn a_store_that_is_killed_while_it_creates_its_folder_creates_it_at_the_next_sta
     if !has_strace(test) {
         return;
     }
-    for n in 1..=12 {
+    for n in 1..=30 {
         let folder = tempfile::tempdir().unwrap();
         let (mut store, is_up) = start_and_kill_at(n, folder.path());
         store.wait();
@@ -250,6 +250,7 @@ fn a_store_that_is_killed_while_it_creates_its_folder_creates_it_at_the_next_sta
             return;
         }
     }
+    panic!("the store never came up");
 }
 
 #[test]
