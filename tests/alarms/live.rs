@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde_json::json;
+use tenure_tests::data_dir::incompressible;
 use tenure_tests::needs::SmallDisk;
 use tenure_tests::wait_for;
 use tokio::runtime::Runtime;
@@ -375,9 +376,9 @@ impl Requests {
 
     /// Acquires leases until the disk is full.
     fn acquire_until_refused(&self, installation: &Installation) {
-        let body =
-            json!({"holder": "c", "duration_ms": 600_000, "metadata": {"a": "x".repeat(3_000)}});
         for number in 0..1_000 {
+            let metadata = json!({"a": incompressible(number, 3_000)});
+            let body = json!({"holder": "c", "duration_ms": 600_000, "metadata": metadata});
             let request = self.post(installation, &format!("lease-{number}"), "acquire");
             let answer = self.send(request.json(&body));
             if answer.status() == StatusCode::INSUFFICIENT_STORAGE {

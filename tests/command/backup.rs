@@ -171,7 +171,8 @@ fn an_impossible_backup_or_restore_has_an_exit_code() {
     );
 
     // An interrupted restore.
-    fs::write(elsewhere.join("leases.db.restoring"), "").unwrap();
+    fs::create_dir_all(&elsewhere).unwrap();
+    fs::write(elsewhere.join("snapshot.restoring"), "").unwrap();
     let listen = [
         "serve",
         "--listen",
@@ -179,5 +180,5 @@ fn an_impossible_backup_or_restore_has_an_exit_code() {
         "--data-dir",
         path(&elsewhere),
     ];
-    refused(&run(&listen), 65, &["leases.db.restoring", "repeat it"]);
+    refused(&run(&listen), 65, &["snapshot.restoring", "repeat it"]);
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
+use tenure_tests::data_dir::{newest, used};
 use tenure_tests::process::{StoreProcess, run};
 
 use super::{acquire, stderr};
@@ -33,26 +34,27 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             (name, fs::read(path).unwrap())
         })
-        .filter(|(name, _)| name != "lock" && !name.ends_with("-shm"))
+        .filter(|(name, _)| name != "lock")
         .collect()
 }
 
-/// Damages a data directory, and expects that a store refuses it twice and names this file.
-fn refuses(file: &str, damage: impl FnOnce(&Path)) {
-    let folder = used_folder();
-    damage(&folder.path().join(file));
-    let before = contents(folder.path());
-    for _ in 0..2 {
-        let data = folder.path().to_str().unwrap();
-        let output = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data]);
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(65), "{said}");
-        assert!(output.stdout.is_empty(), "it never listened");
-        assert!(
-            said.contains(folder.path().join(file).to_str().unwrap()),
-            "{said}"
-        );
-        assert!(contents(folder.path()) == before, "the folder was changed");
+/// Damages the newest file of each kind in a data directory, and expects that a store refuses it
+/// twice and names the file.
+fn refuses(damage: impl Fn(&Path)) {
+    for kind in ["snapshot", "log"] {
+        let folder = used_folder();
+        let file = newest(folder.path(), kind);
+        damage(&file);
+        let before = contents(folder.path());
+        for _ in 0..2 {
+            let data = folder.path().to_str().unwrap();
+            let output = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data]);
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(65), "{said}");
+            assert!(output.stdout.is_empty(), "it never listened");
+            assert!(said.contains(file.to_str().unwrap()), "{said}");
+            assert!(contents(folder.path()) == before, "the folder was changed");
+        }
     }
 }
 
@@ -61,57 +63,48 @@ fn open(path: &Path) -> File {
 }
 
 #[test]
-fn a_truncated_database_is_refused() {
-    refuses("leases.db", |path| {
+fn a_truncated_file_is_refused() {
+    refuses(|path| {
         let length = path.metadata().unwrap().len();
         open(path).set_len(length / 2).unwrap();
     });
 }
 
 #[test]
-fn a_database_that_lost_a_byte_is_refused() {
-    refuses("leases.db", |path| {
+fn a_file_that_lost_a_byte_is_refused() {
+    refuses(|path| {
         let length = path.metadata().unwrap().len();
         open(path).set_len(length - 1).unwrap();
     });
 }
 
 #[test]
-fn a_database_with_an_overwritten_page_is_refused() {
-    for page in 0..3 {
-        refuses("leases.db", |path| {
-            open(path).write_all_at(&[0xA5; 4096], page * 4096).unwrap();
-        });
-    }
+fn a_file_with_an_overwritten_part_is_refused() {
+    refuses(|path| open(path).write_all_at(&[0xA5; 64], 64).unwrap());
 }
 
 #[test]
-fn a_database_with_one_changed_number_is_refused() {
-    refuses("leases.db", |path| {
-        let mut bytes = fs::read(path).unwrap();
-        // This changes all occurrences, because some may be in unused parts of the file.
-        for at in 0..bytes.len() - 6 {
-            if bytes[at..].starts_with(b"holder") {
-                bytes[at] ^= 1;
-            }
-        }
-        fs::write(path, bytes).unwrap();
+fn a_file_with_one_changed_byte_is_refused() {
+    refuses(|path| {
+        let middle = used(path) / 2;
+        let byte = fs::read(path).unwrap()[middle] ^ 1;
+        open(path).write_all_at(&[byte], middle as u64).unwrap();
     });
 }
 
 #[test]
-fn an_empty_database_is_refused() {
-    refuses("leases.db", |path| open(path).set_len(0).unwrap());
+fn an_empty_file_is_refused() {
+    refuses(|path| open(path).set_len(0).unwrap());
 }
 
 #[test]
-fn a_database_that_is_gone_is_refused() {
-    refuses("leases.db", |path| fs::remove_file(path).unwrap());
+fn a_file_that_is_gone_is_refused() {
+    refuses(|path| fs::remove_file(path).unwrap());
 }
 
 #[test]
-fn an_unknown_format_is_refused() {
-    refuses("FORMAT", |path| fs::write(path, "shopping list\n").unwrap());
+fn a_file_of_another_program_is_refused() {
+    refuses(|path| fs::write(path, "shopping list\n").unwrap());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tenure_tests::data_dir::incompressible;
 use tenure_tests::needs::{can_run, has_program};
 use tenure_tests::process::{Process, StoreProcess, tenure};
 use tenure_tests::wait_for;
@@ -57,7 +58,7 @@ impl Kept {
     /// Acquires and releases once: two commits.
     fn change(&mut self) {
         let body = json!({"holder": "first", "duration_ms": 60_000,
-            "metadata": {"text": "x".repeat(4_000)}});
+            "metadata": {"text": incompressible(1, 4_000)}});
         let (status, view) = self.ask("POST", "changing/acquire", &body);
         assert_eq!(status, 200, "{view}");
         let body = json!({"lease_id": view["lease_id"]});
@@ -143,7 +144,12 @@ fn a_store_that_runs_out_of_files_continues_and_recovers() {
     let (address, store) = (store.address(), &store.process);
     let lease_id = acquire(address, "tests/job", "first")["lease_id"].clone();
     let mut kept = Kept::connect(address);
-    kept.change();
+    // Nearly half of a file of the log. Then the store opens the next one.
+    for _ in 0..800 {
+        kept.change();
+    }
+    let next = folder.path().join("log.new");
+    assert!(!next.exists());
     // All numbers up to the greatest one are in use.
     let mut silent = Vec::new();
     let most = wait_for("files without a gap", || {
@@ -157,32 +163,17 @@ fn a_store_that_runs_out_of_files_continues_and_recovers() {
 
     let (status, history) = kept.ask("GET", "job/history", &Value::Null);
     assert_eq!(status, 200, "{history}");
-    // A checkpoint of the log follows after some 16 MB, and then `RUNNING` is written.
-    let running = folder.path().join("RUNNING");
-    let text = || fs::read_to_string(&running).unwrap();
-    let before = text();
-    while text() == before {
-        kept.change();
-        let said = store.stderr();
-        assert!(!said.contains("RUNNING"), "{said}");
-    }
-    // A failed write is logged once, and repeated later.
-    fs::remove_file(&running).unwrap();
-    fs::create_dir(&running).unwrap();
-    let is_told = || store.stderr().contains("RUNNING can't be written");
-    while !is_told() {
+    // Changes go on in the current file of the log. That no further file can be opened is logged
+    // once, and tried again.
+    let is_told = || store.stderr().matches("the next file of the log").count();
+    while is_told() == 0 {
         kept.change();
     }
     for _ in 0..20 {
         kept.change();
     }
-    assert_eq!(
-        store.stderr().matches("RUNNING can't be written").count(),
-        1
-    );
-    fs::remove_dir(&running).unwrap();
-    kept.change();
-    assert!(text() > before);
+    assert_eq!(is_told(), 1);
+    assert!(!next.exists());
 
     // The store has closed the silent connections, or will soon close them. Other connections then
     // use their file descriptors.
@@ -206,4 +197,6 @@ fn a_store_that_runs_out_of_files_continues_and_recovers() {
     let ((status, view), at) = renewing.join().unwrap();
     assert_eq!(status, 200, "{view}");
     assert!(at - raised < Duration::from_secs(1), "{:?}", at - raised);
+    kept.change();
+    wait_for("the next file of the log", || next.exists().then_some(()));
 }

@@ -4,6 +4,7 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 use reqwest::Method;
+use tenure_tests::data_dir::incompressible;
 use tenure_tests::needs::SmallDisk;
 use tenure_tests::process::Process;
 use tenure_tests::{wait_for, wait_until};
@@ -112,10 +113,13 @@ fn a_full_disk_stops_changes_of_blobs_but_not_renewals_and_the_store_recovers() 
         assert_eq!(blobs.lease(&acquire).await, 201);
         let ballast = disk.fill();
         let mut kept = vec![("held".to_owned(), b"held".to_vec())];
-        // The free space in the log is used up first.
+        // The reserved space of the log is used up first.
         let mut refused = None;
-        for number in 0..200_u8 {
-            let (name, body) = (format!("blob-{number}"), vec![number; 20_000]);
+        for number in 0..200 {
+            let (name, body) = (
+                format!("blob-{number}"),
+                incompressible(number, 20_000).into_bytes(),
+            );
             match blobs.put(&name, &body).await {
                 (201, _) => kept.push((name, body)),
                 answer => {

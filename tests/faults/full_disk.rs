@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tenure_tests::data_dir::incompressible;
 use tenure_tests::needs::SmallDisk;
 use tenure_tests::process::{Process, StoreProcess, command, run};
 use tenure_tests::receiver::now;
@@ -32,10 +33,12 @@ fn a_full_disk_stops_changes_but_not_renewals_and_the_store_recovers() {
     let began = Instant::now();
     let ballast = disk.fill();
     let mut acknowledged = vec![("tests/held".to_owned(), held)];
-    // The free space in the log is used up first.
+    // The reserved space of the log is used up first, before the brief lease expires.
     let refused = (3..200).find_map(|number| {
         let name = format!("tests/lease-{number}");
-        match bench.runtime.block_on(tapped.acquire(&name, number)) {
+        let body = json!({"lease_id": id(number), "holder": format!("c{number}"),
+            "duration_ms": 60_000, "metadata": {"filling": incompressible(number, 3_000)}});
+        match bench.runtime.block_on(tapped.post(&name, "acquire", body)) {
             Some((200, view)) => {
                 acknowledged.push((name, view));
                 None
@@ -115,7 +118,7 @@ fn a_full_disk_stops_changes_but_not_renewals_and_the_store_recovers() {
     } else {
         assert_eq!(second.wait().code(), Some(1));
         wait_for("the reason", || {
-            second.stderr().contains("full").then_some(())
+            second.stderr().contains("space").then_some(())
         });
     }
     eprintln!("a start on the full disk: up: {is_up}; {}", second.stderr());
@@ -143,7 +146,7 @@ fn a_full_disk_stops_changes_but_not_renewals_and_the_store_recovers() {
 #[test]
 fn a_disk_that_the_log_has_filled_is_handled_as_a_full_disk() {
     let test = "a_disk_that_the_log_has_filled_is_handled_as_a_full_disk";
-    let Some(disk) = SmallDisk::mount(test, 1_024) else {
+    let Some(disk) = SmallDisk::mount(test, 136) else {
         return;
     };
     let mut bench = Bench::on(disk.path().join("store"));
@@ -151,11 +154,11 @@ fn a_disk_that_the_log_has_filled_is_handled_as_a_full_disk() {
     let held = bench.runtime.block_on(client.acquire("tests/held", 1));
     assert_eq!(held.unwrap().0, 200);
     let describe = |count: u64| {
-        let filling = format!("{count} {}", "x".repeat(3_000));
+        let filling = format!("{count} {}", incompressible(count, 3_000));
         let body = json!({"lease_id": id(1), "metadata": {"filling": filling}});
         client.ask(Method::PUT, "tests/held", "/metadata", Some(body))
     };
-    // Changes of a single lease: only the log grows.
+    // Changes of a single lease: only the log grows, to two files and no snapshot.
     let mut described = 0;
     let (status, problem) = loop {
         match bench.runtime.block_on(describe(described + 1)).unwrap() {
@@ -228,7 +231,7 @@ async fn reads_answer(bench: &Bench, brief: &Value) {
 }
 
 #[test]
-fn a_limit_of_the_size_of_files_is_a_full_disk() {
+fn a_limit_of_the_size_of_files_stops_snapshots_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("store");
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir"];
@@ -250,7 +253,7 @@ fn a_limit_of_the_size_of_files_is_a_full_disk() {
     let acquire = |url: &str, number: usize| {
         let body = json!({
             "lease_id": id(number as u64), "holder": "one", "duration_ms": "infinite",
-            "metadata": {"text": "x".repeat(3_000)},
+            "metadata": {"text": incompressible(number as u64, 3_000)},
         });
         let url = format!("{url}/v1/namespaces/tests/leases/lease-{number}/acquire");
         runtime.block_on(async {
@@ -261,21 +264,17 @@ fn a_limit_of_the_size_of_files_is_a_full_disk() {
             )
         })
     };
-    let mut acknowledged = 0;
-    // The log is moved into the database when it can't grow, until the database can't either.
-    let refused = (1..3_000).find_map(|number| match acquire(&url, number) {
-        (200, _) => {
-            acknowledged += 1;
-            None
-        }
-        answer => Some(answer),
+    // The files of the log are small enough, and a snapshot of all leases is not.
+    let is_told = || store.stderr().contains("no snapshot was made");
+    let told = (1..1_000).find(|number| {
+        let (status, answer) = acquire(&url, *number);
+        assert_eq!(status, 200, "{answer}");
+        is_told()
     });
-    let (status, problem) = refused.expect("a limit");
-    assert_eq!(
-        (status, &problem["code"]),
-        (507, &"disk_full".into()),
-        "{problem}"
-    );
+    let acknowledged = told.expect("a snapshot over the limit") + 100;
+    for number in acknowledged - 99..=acknowledged {
+        assert_eq!(acquire(&url, number).0, 200);
+    }
     assert!(!store.has_ended(), "{}", store.stderr());
     let count = |url: &str| {
         let list = ["list", "--namespace", "tests", "--json", "--server", url];
@@ -285,7 +284,7 @@ fn a_limit_of_the_size_of_files_is_a_full_disk() {
     assert_eq!(count(&url), acknowledged);
     store.signal(nix::sys::signal::Signal::SIGKILL);
     store.wait();
-    // Without the limit, everything is there, and there is room again.
+    // Everything is there.
     let store = StoreProcess::start(&data);
     assert_eq!(count(&store.url()), acknowledged);
     assert_eq!(acquire(&store.url(), 3_000).0, 200);

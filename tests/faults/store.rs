@@ -181,12 +181,6 @@ fn a_second_store_on_the_same_folder_is_refused_without_effect() {
     let granted = bench.runtime.block_on(client.acquire("tests/a", 1));
     let (_, granted) = granted.unwrap();
     let folder = bench.folder.path().join("store");
-    // All files but the log: the first store writes to the log even when it is idle.
-    let files = |folder| {
-        let mut files = files(folder);
-        files.retain(|(name, _)| name != "leases.db-wal");
-        files
-    };
     let before = files(&folder);
     let text = folder.to_str().unwrap();
     let mut second = Process::start(&["serve", "--listen", "127.0.0.1:0", "--data-dir", text]);

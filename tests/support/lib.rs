@@ -6,6 +6,7 @@ pub mod access_file;
 pub mod api_server;
 pub mod azurite;
 pub mod cluster;
+pub mod data_dir;
 pub mod electors;
 pub mod engine;
 pub mod etcd;

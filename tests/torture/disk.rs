@@ -7,11 +7,12 @@ use std::process::Command;
 
 use tenure_tests::needs::{SmallDisk, has_program};
 
-/// The size of a small disk: several times the log of a flooded store, which has up to 16 MB.
-const SMALL_KIB: u32 = 96 * 1_024;
+/// The size of a small disk: twice the log of a flooded store, which has up to 80 MiB with the
+/// reserved space, until its next snapshot is made.
+const SMALL_KIB: u32 = 160 * 1_024;
 
 /// The size of a disk whose power can be cut.
-const LOOP_MIB: u64 = 96;
+const LOOP_MIB: u64 = 160;
 
 /// The disk under the store's folder.
 #[derive(Debug)]

@@ -87,8 +87,8 @@ pub(crate) enum Work {
 pub(crate) enum CommitFailure {
     /// The disk is full.
     DiskFull,
-    /// The engine refused the change, and may accept it later: another program has the database
-    /// locked, or the service of a shared log refused.
+    /// The engine refused the change, and may accept it later: there is no open file left
+    /// for the next file of the log, or the service of a shared log refused.
     Busy,
     /// Another server owns the log. The change may be in the log, if it was under way.
     NotOwner,

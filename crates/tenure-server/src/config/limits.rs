@@ -16,8 +16,8 @@ use crate::model::HistoryLimits;
 const LEAST_OVER: usize = 16;
 
 /// The number of open files of a process other than its connections. About 30 are for standard
-/// streams, runtime, listener, lock, databases with their logs, `RUNNING`, and certificates while
-/// they are read again. The rest are for connections that are about to be closed.
+/// streams, runtime, listener, lock, files of the log and of a snapshot, and certificates while they
+/// are read again. The rest are for connections that are about to be closed.
 const OTHER_FILES: usize = 64;
 
 // The largest configurable count. With it, no sum or product of limits overflows.

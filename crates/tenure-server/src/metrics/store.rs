@@ -177,7 +177,7 @@ impl StoreMetrics {
             (
                 &self.tidy_duration,
                 "tenure_tidy_duration_seconds",
-                "The time of a checkpoint, which writes committed changes into the tables.",
+                "The time of a checkpoint: the work after a commit that keeps the log short.",
             ),
         ] {
             out.family("histogram", name, help, histogram.samples(None));

@@ -15,8 +15,7 @@ use crate::model::{ChangeSet, Content, LeaseChange};
 /// the disk is full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The time without queued changes after which the engine brings its tables up to the log: half of
-/// the second by which they may be behind.
+/// The time without queued changes after which the engine does the work that keeps its log short.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
 
 /// The time without an undo for the same cause after which that cause is logged again.
@@ -125,7 +124,7 @@ impl Inner {
         }
     }
 
-    /// Brings the tables closer to the end of the log.
+    /// Does a part of the work that keeps the log short.
     fn checkpoint(&self, engine: &mut Engine, load: Load) -> Result<Progress, AppendError> {
         let began = Instant::now();
         let progress = engine.log.checkpoint(load);

@@ -89,7 +89,7 @@ impl Store {
         );
         out.counter(
             "tenure_past_terms_forgotten_total",
-            "Past terms that were forgotten because there were more than limits.max_terms.",
+            "Past terms that were forgotten because there were more than serve.max_terms.",
             [Sample::count(forgotten)],
         );
         let sizes = inner

@@ -82,7 +82,7 @@ impl Sink for PastTerms {
         if history.forgotten() > 0 && !self.has_warned.swap(true, Ordering::Relaxed) {
             warn!(
                 terms = history.len(),
-                "the oldest past terms are forgotten, because there are more than limits.max_terms"
+                "the oldest past terms are forgotten, because there are more than serve.max_terms"
             );
         }
     }

@@ -78,7 +78,7 @@ impl Reserved {
         let file = private().truncate(true).open(&path)?;
         let usual = LENGTHS.iter().copied().filter(|length| *length >= at_least);
         let mut reserved = Err(io::ErrorKind::StorageFull.into());
-        for length in usual.chain([at_least]) {
+        for length in usual.chain((at_least > 0).then_some(at_least)) {
             reserved = reserve(&file, length).map(|()| length);
             if !reserved.as_ref().is_err_and(is_disk_full) {
                 break;
@@ -350,6 +350,7 @@ fn read_header(path: &Path, bytes: &[u8], store: &StoreId) -> Result<(Header, u6
             let (sum, _) = rest.split_first_chunk::<4>()?;
             Some((id, *nonce, *first, *follows, *length, *sum))
         });
+    let parts = parts.filter(|_| bytes.len() >= HEADER as usize);
     let Some((id, nonce, first, follows, length, sum)) = parts else {
         return Err(damaged("its header is cut off"));
     };
