@@ -145,7 +145,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
         sequence: backup.covers.sequence + 1,
         checksum: 0,
     };
-    let placed = place(&folder, folder.restoring(), covers, &content, |writer| {
+    let placed = place(&folder, &folder.restoring(), covers, &content, |writer| {
         let mut leases = leases.iter();
         leases.try_for_each(|(key, stored, revision)| writer.lease(key, stored, *revision))
     });

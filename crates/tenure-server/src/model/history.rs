@@ -131,7 +131,8 @@ impl History {
                 continue;
             };
             // The first term in the order is the first one of its lease, unless it is forgotten.
-            if terms.pop_front_if(|(first, _)| *first == number).is_some() {
+            if terms.front().is_some_and(|(first, _)| *first == number) {
+                terms.pop_front();
                 self.count -= 1;
                 self.forgotten += 1;
             }

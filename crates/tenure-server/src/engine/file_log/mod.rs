@@ -129,7 +129,7 @@ fn create(folder: &Folder, history: HistoryLimits) -> Result<Reading, OpenError>
         ..Loaded::default()
     };
     let path = folder.unfinished_snapshot();
-    place(folder, path, Position::default(), &content, |_| Ok(()))?;
+    place(folder, &path, Position::default(), &content, |_| Ok(()))?;
     match Reading::of(folder, history)? {
         Some(reading) => Ok(reading),
         None => Err(OpenError::NotWritten {
@@ -144,12 +144,12 @@ fn create(folder: &Folder, history: HistoryLimits) -> Result<Reading, OpenError>
 /// step: a directory with a snapshot is complete.
 pub(in crate::engine) fn place(
     folder: &Folder,
-    path: PathBuf,
+    path: &Path,
     covers: Position,
     content: &Loaded<()>,
     leases: impl FnOnce(&mut SnapshotWriter) -> io::Result<()>,
 ) -> Result<(), OpenError> {
-    let file = private().truncate(true).open(&path);
+    let file = private().truncate(true).open(path);
     let header = SnapshotHeader {
         store: content.store_id.clone().unwrap_or_default(),
         covers,
@@ -163,13 +163,13 @@ pub(in crate::engine) fn place(
         writer.finish()?;
         let log = Reserved::new(folder.unused_log(), 0)?;
         log.begin(folder.log(covers.sequence + 1), &header.store, covers)?;
-        fs::rename(&path, folder.snapshot(covers.sequence))?;
+        fs::rename(path, folder.snapshot(covers.sequence))?;
         folder.sync()
     };
     let written = file.and_then(write);
     if written.is_err() {
         // Nothing here could pass for a store.
-        let _ = fs::remove_file(&path);
+        let _ = fs::remove_file(path);
         let _ = folder.sync();
     }
     written.map_err(OpenError::io(folder.path()))
@@ -316,7 +316,7 @@ impl Log for FileLog {
 
     fn checkpoint(&mut self, _: Load) -> Result<Progress, AppendError> {
         self.reserve();
-        self.snapshots.go_on(self.last.sequence, &self.file);
+        self.snapshots.go_on(&self.file, self.lacks_space);
         Ok(Progress::Done)
     }
 

@@ -81,14 +81,17 @@ impl Snapshots {
         self.log_bytes += bytes;
     }
 
-    /// Begins a snapshot if it is time for one. The log ends with the entry `last`, in this file.
-    pub(super) fn go_on(&mut self, last: u64, file: &LogFile) {
+    /// Begins a snapshot of the files before this one, if it is time for that: they are large, or there
+    /// is no space for another file.
+    pub(super) fn go_on(&mut self, file: &LogFile, lacks_space: bool) {
         if let Some(running) = self.running.take_if(|it| it.thread.is_finished()) {
             self.finish(running);
         }
-        let is_due = self.log_bytes >= self.least.max(self.bytes / 2) || self.files >= MOST_FILES;
+        let is_due = self.log_bytes >= self.least.max(self.bytes / 2)
+            || self.files >= MOST_FILES
+            || lacks_space && self.files > 0;
         let may = self.not_before.is_none_or(|at| Instant::now() >= at);
-        if !is_due || !may || self.running.is_some() || last == 0 {
+        if !is_due || !may || self.running.is_some() {
             return;
         }
         let stop = Arc::new(AtomicBool::new(false));

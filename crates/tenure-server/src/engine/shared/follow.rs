@@ -153,6 +153,7 @@ impl Follower {
         // The head has whole milliseconds.
         let ownership = Duration::from_millis(millis(config.ownership));
         let timings = OwnershipTimings::new(ownership)?;
+        let log = connect.connect()?;
         let status = Arc::new(ClusterStatus::new(connect.name()));
         let serving = Arc::new(Serving::new(clock.clone()));
         let successor = Arc::<Mutex<Option<String>>>::default();
@@ -166,11 +167,11 @@ impl Follower {
                 address: config.advertise.clone(),
                 since: clock::wall(),
             },
-            connect: Arc::clone(&connect),
+            connect,
             successor: Arc::clone(&successor),
             access: config.access,
         };
-        let chain = Chain::new(connect.connect()?, timings, shell);
+        let chain = Chain::new(log, timings, shell);
         Ok(Self {
             chain: Some(chain),
             seat: Seat::default(),

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 
 use tenure_core::Epoch;
-use tenure_core::lease::Stored;
 
 use super::*;
 use crate::engine::testing::{batches, stored};
@@ -12,7 +11,7 @@ use crate::engine::{Batch, Document, Loaded};
 use crate::model::StoreId;
 
 /// Writes a snapshot with this content, which covers entry 7.
-fn write(path: &Path, content: &Loaded<()>, leases: &[(LeaseKey, Stored, u64)]) {
+fn write(path: &Path, content: &Loaded<()>, leases: &[LoadedLease]) {
     let header = SnapshotHeader {
         store: content.store_id.clone().unwrap(),
         covers: Position {
@@ -31,10 +30,7 @@ fn write(path: &Path, content: &Loaded<()>, leases: &[(LeaseKey, Stored, u64)]) 
 }
 
 /// Reads a snapshot after these changes.
-fn read(
-    path: &Path,
-    batches: &[Batch],
-) -> Result<(Loaded<()>, Vec<(LeaseKey, Stored, u64)>), OpenError> {
+fn read(path: &Path, batches: &[Batch]) -> Result<(Loaded<()>, Vec<LoadedLease>), OpenError> {
     let (mut reader, mut content) = SnapshotReader::open(path)?;
     let mut changed = ChangedLeases::new();
     for batch in batches {
