@@ -1,5 +1,6 @@
 //! Runs one candidate with any strategy on the driver's thread.
 
+use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,6 +24,9 @@ use crate::election::metrics::Recorder;
 use crate::election::overrun::OverrunWatch;
 use crate::election::term::TermState;
 use crate::election::term::guard::TermGuard;
+
+/// The candidates on the thread, by their numbers.
+pub(super) type Slots = BTreeMap<usize, Box<CandidateRunner>>;
 
 /// Runs one candidate with any strategy: executes commands, and reports term events to tasks and callers.
 pub(super) struct CandidateRunner {

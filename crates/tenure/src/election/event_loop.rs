@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::select_all;
 use tokio::sync::mpsc;
 
-use super::candidate_runner::CandidateRunner;
+use super::candidate_runner::{CandidateRunner, Slots};
 use super::requests::Requests;
 use super::term::Command;
 use crate::base::clock::Clock;
@@ -19,9 +19,6 @@ pub(super) enum RuntimeMessage {
     Join(usize, Box<CandidateRunner>),
     To(usize, Command),
 }
-
-/// The candidates on the thread, by their numbers.
-pub(super) type Slots = BTreeMap<usize, Box<CandidateRunner>>;
 
 pub(super) struct EventLoop {
     clock: Clock,

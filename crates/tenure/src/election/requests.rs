@@ -8,7 +8,7 @@ use tenure_core::{ElectionName, Instant};
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
-use super::event_loop::Slots;
+use super::candidate_runner::Slots;
 use crate::base::random::OsRandom;
 use crate::http::store::MAX_RENEWALS;
 use crate::service::{BackendReply, SharedBackend};
