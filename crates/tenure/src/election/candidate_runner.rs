@@ -28,7 +28,8 @@ use crate::election::term::guard::TermGuard;
 /// The candidates on the thread, by their numbers.
 pub(super) type Slots = BTreeMap<usize, Box<CandidateRunner>>;
 
-/// Runs one candidate with any strategy: executes commands, and reports term events to tasks and callers.
+/// Runs one candidate with any strategy: executes commands, and reports term events to tasks and
+/// callers.
 pub(super) struct CandidateRunner {
     config: Arc<Config>,
     clock: Clock,
