@@ -214,6 +214,13 @@ impl TestStore {
         answer["lease_id"].as_str().expect("a lease id").to_owned()
     }
 
+    /// Renews a lease for this time. Returns whether the holder still has it.
+    pub(crate) fn renew(&self, election: &str, lease_id: &str, duration_ms: u32) -> bool {
+        let body = json!({ "lease_id": lease_id, "duration_ms": duration_ms });
+        let path = format!("{}/renew", lease(election));
+        self.ask("worker", Method::POST, &path, &body).0 == 200
+    }
+
     /// Lets the holder of a lease end its term.
     #[track_caller]
     pub(crate) fn release(&self, election: &str, lease_id: &str, reason: &str) {

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
+use tenure_tests::group::secret;
 use tenure_tests::process::{Process, StoreProcess, run};
 use tenure_tests::receiver::{Receiver, now};
 use tenure_tests::wait_for;
@@ -24,11 +25,7 @@ struct Group {
 impl Group {
     fn start(strategy: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(
-            folder.path().join("key"),
-            "a secret of the tests, long enough",
-        )
-        .unwrap();
+        fs::write(folder.path().join("key"), secret(&folder)).unwrap();
         let mut group = Self {
             store: StoreProcess::start(&folder.path().join("store")),
             receiver: Receiver::start(),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use tempfile::TempDir;
+use tenure_tests::group::secret;
 use tenure_tests::ports::free_address;
 use tenure_tests::process::{Process, command};
 use tenure_tests::wait_for;
@@ -36,7 +37,7 @@ impl Group {
             .collect();
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("key");
-        fs::write(&key, "a secret of the tests, long enough\n").unwrap();
+        fs::write(&key, secret(&folder)).unwrap();
         let mut group = Self {
             peers: peers.join(","),
             key,

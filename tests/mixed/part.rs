@@ -14,7 +14,7 @@ use tenure_tests::api_server::{ApiServer, Versions};
 use tenure_tests::electors::{Elector, Place};
 use tenure_tests::process::Process;
 use tenure_tests::proxy::Proxy;
-use tenure_tests::ticks::{boot_time, terms};
+use tenure_tests::ticks::{Term, boot_time, overlaps, terms};
 
 use crate::faults::Faults;
 use crate::judge::{Ended, PLANTED, Record, Sent};
@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long the planted leader must lead beside one of tenure.
 const PLANTED_TIME: Duration = Duration::from_secs(2);
+
+/// A leader whose last tick is older does not count as one that leads now.
+const TICKS_WITHIN: Duration = Duration::from_millis(500);
 
 /// Candidates on one object.
 pub(crate) struct Part {
@@ -61,8 +64,7 @@ pub(crate) struct Seat {
 enum Planted {
     /// It starts at this time.
     At(Duration),
-    /// Since the second time one of tenure has led beside it.
-    Runs(Process, Option<Duration>),
+    Runs(Process),
     Done,
 }
 
@@ -185,27 +187,28 @@ impl Part {
                 seat.process = Some(Process::spawn(&mut command));
             }
         }
-        let is_ours = self.versions.holder().starts_with(Elector::Tenure.name());
+        // The object may name a holder that has ended or is frozen. Only its ticks show a leader.
+        let is_ours = |term: &Term| term.candidate.starts_with(Elector::Tenure.name());
+        let terms = || terms(&self.place.ticks);
+        let leads = |term: &Term| is_ours(term) && term.last + TICKS_WITHIN >= boot_time();
         match &mut self.planted {
-            Planted::At(at) if boot_time() >= *at && is_ours => {
+            Planted::At(at) if boot_time() >= *at && terms().iter().any(leads) => {
                 let place = Place {
                     lease: "planted".into(),
                     ..self.place.clone()
                 };
                 let mut command = Elector::Tenure.command(RUN, PLANTED, &place)?;
-                self.planted = Planted::Runs(Process::spawn(&mut command), None);
+                self.planted = Planted::Runs(Process::spawn(&mut command));
             }
-            Planted::Runs(process, since) => {
-                let acts = || {
-                    terms(&self.place.ticks)
-                        .iter()
-                        .any(|it| it.candidate == PLANTED)
-                };
-                if !is_ours {
-                    *since = None;
-                } else if since.is_none() {
-                    *since = acts().then(boot_time);
-                } else if since.is_some_and(|it| boot_time() > it + PLANTED_TIME) {
+            Planted::Runs(process) => {
+                // The judge finds the same overlap.
+                let is_found = overlaps(&terms()).iter().any(|it| {
+                    let both = [&it.late, &it.next];
+                    both.iter().any(|term| term.candidate == PLANTED)
+                        && both.iter().any(|term| is_ours(term))
+                        && it.by() >= PLANTED_TIME
+                });
+                if is_found {
                     process.signal(Signal::SIGTERM);
                     process.wait();
                     self.planted = Planted::Done;

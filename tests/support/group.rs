@@ -88,6 +88,13 @@ impl Drop for Group {
     }
 }
 
+/// The shared key of a group, which is its own: a process of another test that still runs and sends to
+/// a port of this group is no member of it.
+#[must_use]
+pub fn secret(folder: &TempDir) -> String {
+    format!("a secret of the tests in {}\n", folder.path().display())
+}
+
 impl Group {
     /// Five members that are not running yet, and the command for leaders.
     ///
@@ -108,7 +115,7 @@ impl Group {
     pub fn of_size(size: u32, command: &str) -> Self {
         static GROUPS: AtomicU32 = AtomicU32::new(0);
         let folder = tempfile::tempdir().expect("a folder");
-        fs::write(folder.path().join("key"), "a secret of the tests\n").expect("a key");
+        fs::write(folder.path().join("key"), secret(&folder)).expect("a key");
         // Addresses that no other process uses: a restarted member has the same address.
         let group = std::process::id().wrapping_mul(16) + GROUPS.fetch_add(1, Ordering::Relaxed);
         let address = |member: u32| {

@@ -9,7 +9,7 @@ use super::{
     ElectionId, GroupGuarantee, GroupSettings, HardState, NodeId, PeerEffect, PeerInput, QuorumKind,
 };
 use crate::election::{ElectionMachine, EndReason, Output, Standing, TaskEnd, TermEvent};
-use crate::{Epoch, Instant, Random};
+use crate::{CandidateId, Epoch, Instant, Random};
 
 /// A member of an election among peers; see the [module](super) for how to drive it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +48,13 @@ impl PeerCandidate {
     #[must_use]
     pub fn settings(&self) -> &GroupSettings {
         &self.state.settings
+    }
+
+    /// Returns the member that is this candidate.
+    #[must_use]
+    pub fn member_of(&self, candidate: &CandidateId) -> Option<NodeId> {
+        let mut members = self.settings().members().iter();
+        members.find(|&member| CandidateId::from(member) == *candidate)
     }
 
     /// Returns the member's incarnation: how often it has started.
@@ -303,7 +310,6 @@ impl PeerCandidate {
 impl ElectionMachine for PeerCandidate {
     type Message = PeerInput;
     type Effect = PeerEffect;
-    type Peer = NodeId;
 
     fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
         if self.state.candidate_since.is_none() && self.state.term.is_none() {
@@ -332,8 +338,8 @@ impl ElectionMachine for PeerCandidate {
         }
     }
 
-    fn hand_over(&mut self, now: Instant, to: NodeId) {
-        if let Some(term) = &mut self.state.term {
+    fn hand_over(&mut self, now: Instant, to: CandidateId) {
+        if let (Some(to), Some(term)) = (self.member_of(&to), &mut self.state.term) {
             term.hand_over(now, to, &mut self.state.outbox.ready);
         }
     }

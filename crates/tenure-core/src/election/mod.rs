@@ -7,8 +7,11 @@ mod term;
 pub mod fallback;
 pub mod joint;
 
-use crate::{Epoch, Instant, Random};
+mod any;
 
+use crate::{CandidateId, Epoch, Instant, Random};
+
+pub use any::AnyMachine;
 pub use end_reason::{EndReason, SUSPENSION, TaskEnd};
 pub use output::{CampaignFailure, Output, TermEvent};
 
@@ -17,7 +20,7 @@ pub(crate) use term::Term;
 
 /// A candidate as a pure state machine. [`LeaseCandidate`](crate::lease::candidate::LeaseCandidate)
 /// competes for a lease in a store, [`PeerCandidate`](crate::bully::PeerCandidate) is elected among
-/// its peers, and [`Joint`](joint::Joint) needs both.
+/// its peers, and [`Joint`](joint::Joint) needs both. [`AnyMachine`] is any of them.
 ///
 /// - commands: [`campaign`](Self::campaign), [`resign`](Self::resign),
 ///   [`hand_over`](Self::hand_over), [`task_ended`](Self::task_ended);
@@ -34,8 +37,6 @@ pub trait ElectionMachine {
     type Message;
     /// An action that the driver must execute.
     type Effect;
-    /// The name of a candidate that may be the target of a hand-over.
-    type Peer;
 
     /// Command: compete. It has no effect while the candidate competes or leads.
     fn campaign(&mut self, now: Instant, random: &mut dyn Random);
@@ -44,8 +45,8 @@ pub trait ElectionMachine {
     fn resign(&mut self, now: Instant, reason: EndReason, random: &mut dyn Random);
 
     /// Command: give up the term in favour of this candidate. It has no effect unless the candidate
-    /// leads.
-    fn hand_over(&mut self, now: Instant, to: Self::Peer);
+    /// leads, and, among peers, this candidate is a member.
+    fn hand_over(&mut self, now: Instant, to: CandidateId);
 
     /// Command: the task of the term is gone.
     fn task_ended(&mut self, now: Instant, end: TaskEnd, random: &mut dyn Random);

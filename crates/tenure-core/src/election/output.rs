@@ -15,6 +15,16 @@ pub enum Output<E> {
     Term(TermEvent),
 }
 
+impl<E> Output<E> {
+    /// Converts the effect.
+    pub(crate) fn map<F>(self, convert: fn(E) -> F) -> Output<F> {
+        match self {
+            Self::Effect(effect) => Output::Effect(convert(effect)),
+            Self::Term(event) => Output::Term(event),
+        }
+    }
+}
+
 /// An event of a campaign or a term, the same for all machines.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TermEvent {

@@ -1,12 +1,13 @@
 //! A candidate: one of the library's machines with a minimal driver.
 
-use tenure_core::election::joint::JointEffect;
-use tenure_core::election::{CampaignFailure, EndReason, Output, Standing, TermEvent};
+use tenure_core::election::joint::{JointEffect, JointMessage};
+use tenure_core::election::{
+    AnyMachine, CampaignFailure, ElectionMachine as _, EndReason, Output, Standing, TermEvent,
+};
 use tenure_core::lease::candidate::{Answer, LeaseEffect};
 use tenure_core::{Instant, NodeId, bully};
 
 use super::Payload;
-use super::machine::Machine;
 use super::peer_link::PeerLink;
 use super::store_client::{StoreClient, node_of};
 use crate::sim::{
@@ -16,7 +17,7 @@ use crate::sim::{
 #[derive(Debug)]
 pub(super) struct Candidate {
     me: NodeId,
-    machine: Machine,
+    machine: AnyMachine,
     store: Option<StoreClient>,
     peers: Option<PeerLink>,
     /// Whether the candidate competes again after a term.
@@ -27,7 +28,7 @@ pub(super) struct Candidate {
 impl Candidate {
     pub(super) fn start(
         me: NodeId,
-        machine: Machine,
+        machine: AnyMachine,
         store: Option<StoreClient>,
         peers: Option<PeerLink>,
         context: &mut Context<'_>,
@@ -44,7 +45,7 @@ impl Candidate {
             candidate.run(context);
             return candidate;
         }
-        if let Machine::Joint(_) | Machine::Fallback(_) = candidate.machine {
+        if let AnyMachine::Joint(_) | AnyMachine::Fallback(_) = candidate.machine {
             // The machine passes on the outputs of its halves only after an input.
             candidate.machine.handle_timeout(context.now, context.rng);
         }
@@ -66,8 +67,9 @@ impl Candidate {
         let Some((attempt, answer)) = answered else {
             return;
         };
+        let message = JointMessage::Store(attempt, answer);
         self.machine
-            .handle_answer(context.now, attempt, answer, context.rng);
+            .handle_message(context.now, message, context.rng);
     }
 
     fn handle_persisted(&mut self, context: &mut Context<'_>) {

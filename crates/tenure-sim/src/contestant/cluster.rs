@@ -8,13 +8,13 @@ use tenure_core::bully::{
     Quorums, Started,
 };
 use tenure_core::detector::{AskOptions, DetectBy, Detection, Group, OptionsError};
+use tenure_core::election::AnyMachine;
 use tenure_core::election::fallback::FallbackCandidate;
 use tenure_core::election::joint::Joint;
 use tenure_core::lease::candidate::LeaseCandidate;
 use tenure_core::{Incarnation, Instant, NodeId};
 
 use super::candidate::Candidate;
-use super::machine::Machine;
 use super::peer_link::{PeerLink, SimDetector};
 use super::shared::{self, Log, SERVERS, Server};
 use super::store::Store;
@@ -155,17 +155,17 @@ impl Cluster {
         let lease = || LeaseCandidate::new(self.contestant.term);
         let (machine, store, detector) = match algorithm {
             Algorithm::Lease | Algorithm::Cluster => {
-                (Machine::Lease(Box::new(lease())), Some(store()), None)
+                (AnyMachine::Lease(Box::new(lease())), Some(store()), None)
             }
             Algorithm::Bully { detector, quorum } => {
                 let member = self.member(node, MemberRule::of(quorum), durable, context);
-                (Machine::Peers(Box::new(member)), None, Some(detector))
+                (AnyMachine::Peers(Box::new(member)), None, Some(detector))
             }
             Algorithm::Joint { detector, quorum } => {
                 let member = self.member(node, MemberRule::of(quorum), durable, context);
                 let joint = Joint::new(lease(), member);
                 (
-                    Machine::Joint(Box::new(joint)),
+                    AnyMachine::Joint(Box::new(joint)),
                     Some(store()),
                     Some(detector),
                 )
@@ -179,7 +179,7 @@ impl Cluster {
                 let member = self.member(node, rule, durable, context);
                 let fallback = FallbackCandidate::new(member, context.now);
                 (
-                    Machine::Fallback(Box::new(fallback)),
+                    AnyMachine::Fallback(Box::new(fallback)),
                     Some(store()),
                     Some(detector),
                 )
@@ -188,7 +188,7 @@ impl Cluster {
                 unreachable!("{other:?} is no algorithm of the library")
             }
         };
-        let incarnation = machine.peers().map(|it| Incarnation(it.incarnation()));
+        let incarnation = machine.node().map(|it| Incarnation(it.incarnation()));
         let peers = incarnation.zip(detector).map(|(incarnation, kind)| {
             let group = Group::new(node, incarnation, self.members.iter());
             let detector = self.detector(kind, &group, context.now);

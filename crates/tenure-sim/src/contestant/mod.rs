@@ -4,7 +4,6 @@ mod other;
 mod payload;
 
 mod candidate;
-mod machine;
 mod peer_link;
 mod store_client;
 

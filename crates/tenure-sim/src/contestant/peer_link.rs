@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tenure_core::bully::{PeerEffect, PeerInput};
 use tenure_core::detector::{Candidacy, Detector, DetectorInput, DetectorOutput};
+use tenure_core::election::AnyMachine;
 use tenure_core::{Incarnation, Instant, NodeId};
 
-use super::machine::Machine;
 use super::{OtherDetector, Payload};
 use crate::sim::{Context, ProcessEffect, SimMessage};
 
@@ -78,7 +78,7 @@ impl PeerLink {
     pub(super) fn handle_message(
         &mut self,
         context: &mut Context<'_>,
-        machine: &mut Machine,
+        machine: &mut AnyMachine,
         (from, payload, age): (NodeId, &dyn SimMessage, Duration),
     ) {
         if age > self.message_lifetime {
@@ -128,10 +128,10 @@ impl PeerLink {
     pub(super) fn poll_detector(
         &mut self,
         context: &mut Context<'_>,
-        machine: &mut Machine,
+        machine: &mut AnyMachine,
     ) -> bool {
         let stands = machine
-            .peers()
+            .node()
             .is_some_and(|it| it.is_candidate(context.now));
         let candidacy = if stands {
             Candidacy::Candidate

@@ -1,5 +1,6 @@
 //! Runs one candidate with any strategy on the driver's thread.
 
+use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use tracing::{Span, error, info, warn};
 
 use super::spans::{self, TermEnd};
-use super::strategy_io::{CandidateSlot, StrategyInput, StrategyIo};
+use super::strategy_io::StrategyIo;
 use super::term::{Campaigner, Command, DriverHandle, TermCommand};
 use crate::base::clock::Clock;
 use crate::base::random::OsRandom;
@@ -24,12 +25,16 @@ use crate::election::overrun::OverrunWatch;
 use crate::election::term::TermState;
 use crate::election::term::guard::TermGuard;
 
-/// Runs one candidate: executes commands, and reports term events to tasks and callers.
-pub(super) struct CandidateRunner<S: StrategyIo> {
+/// The candidates on the thread, by their numbers.
+pub(super) type Slots = BTreeMap<usize, Box<CandidateRunner>>;
+
+/// Runs one candidate with any strategy: executes commands, and reports term events to tasks and
+/// callers.
+pub(super) struct CandidateRunner {
     config: Arc<Config>,
     clock: Clock,
     metrics: Arc<Recorder>,
-    io: S,
+    pub(super) io: StrategyIo,
     /// The handle for the terms that begin. It is weak because the driver does not keep its
     /// candidates alive.
     handle: Weak<DriverHandle>,
@@ -56,7 +61,7 @@ pub(super) struct CandidateRunner<S: StrategyIo> {
 }
 
 /// If the driver ends for any reason, nothing renews its terms any more, so they are over.
-impl<S: StrategyIo> Drop for CandidateRunner<S> {
+impl Drop for CandidateRunner {
     fn drop(&mut self) {
         if let Some(term) = &self.term {
             term.abandon();
@@ -64,11 +69,11 @@ impl<S: StrategyIo> Drop for CandidateRunner<S> {
     }
 }
 
-impl<S: StrategyIo> CandidateRunner<S> {
+impl CandidateRunner {
     pub(super) fn new(
         handle: &Arc<DriverHandle>,
         metrics: Arc<Recorder>,
-        io: S,
+        io: StrategyIo,
         publish_term: watch::Sender<Option<Arc<TermState>>>,
         overrun_watch: Option<OverrunWatch>,
     ) -> Self {
@@ -91,6 +96,57 @@ impl<S: StrategyIo> CandidateRunner<S> {
             last_turn: None,
             wanted: true,
         }
+    }
+
+    /// Executes all outputs of the machine.
+    pub(super) fn execute(&mut self) {
+        self.count_suspension();
+        self.publish();
+        self.handle_outputs();
+        let is_running = self.io.machine().stop_by().is_some();
+        self.last_turn = is_running.then(|| self.clock.now());
+    }
+
+    pub(super) fn handle_command(&mut self, command: Command) {
+        match command {
+            #[cfg(all(test, feature = "peers"))]
+            Command::Panic => panic!("planted"),
+            Command::Campaign(campaigner) => {
+                self.campaigner = Some(campaigner);
+            }
+            Command::GiveUp => {
+                self.campaigner = None;
+                // This ends only a campaign. A term belongs to the holder of its guard, and the
+                // task of an earlier term may still be stopping.
+                if self.standing() == Standing::Campaigning {
+                    self.resign(EndReason::Resigned);
+                }
+            }
+            Command::Settle(done) => self.settlers.push(done),
+            Command::Term(epoch, command) => {
+                if self.term.as_ref().is_some_and(|term| term.epoch == epoch) {
+                    self.handle_term_command(command);
+                }
+            }
+            // Callers and guards keep a handle, so none of them exists any more.
+            Command::Leave => {
+                self.wanted = false;
+                self.campaigner = None;
+                self.resign(EndReason::ShutDown);
+            }
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self) {
+        if let Some(term) = &self.term {
+            self.io.machine().handle_progress(term.progress());
+        }
+        self.io.handle_timeout(self.clock.now());
+    }
+
+    /// Returns whether the candidate has nothing left to do, and no command can reach it any more.
+    pub(super) fn is_done(&mut self) -> bool {
+        !self.wanted && self.is_idle()
     }
 
     fn is_idle(&mut self) -> bool {
@@ -132,7 +188,10 @@ impl<S: StrategyIo> CandidateRunner<S> {
             self.metrics.set_deadline(valid_until);
             #[cfg(feature = "peers")]
             term.quorum.send_if_modified(|known| {
-                let quorum = self.io.term_quorum(self.clock.now());
+                let quorum = match &self.io {
+                    StrategyIo::Lease { .. } => None,
+                    StrategyIo::Peers(peers) => peers.term_quorum(self.clock.now()),
+                };
                 std::mem::replace(known, quorum) != quorum
             });
         }
@@ -180,13 +239,13 @@ impl<S: StrategyIo> CandidateRunner<S> {
                         true => spans::at_risk(term),
                         false => Span::none(),
                     };
-                    set_span(&mut self.io, self.at_risk.clone());
+                    self.io.set_span(self.at_risk.clone());
                 }
             }
             (TermEvent::Cancel(reason), Some(term)) => {
                 let now = self.clock.now();
                 let end = TermEnd::begin(term, reason, now);
-                set_span(&mut self.io, end.span.clone());
+                self.io.set_span(end.span.clone());
                 self.at_risk = Span::none();
                 info!(%election, %candidate, epoch = term.epoch.get(), %reason,
                     trace_id = end.trace_id(), "stopping");
@@ -211,7 +270,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
             (TermEvent::Lingering, Some(_)) => self.report_overrun(true),
             (TermEvent::Overrun, Some(_)) => self.report_overrun(false),
             (TermEvent::Ended(epoch, reason), _) => {
-                set_span(&mut self.io, Span::none());
+                self.io.set_span(Span::none());
                 self.at_risk = Span::none();
                 let end = self.end.take();
                 let trace_id = end.as_ref().and_then(TermEnd::trace_id);
@@ -229,7 +288,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 self.publish_term.send_replace(None);
             }
             (TermEvent::Failed(why), _) => {
-                set_span(&mut self.io, Span::none());
+                self.io.set_span(Span::none());
                 let why = RunError::from(why);
                 error!(%election, %candidate, "{why}");
                 if let Some(campaigner) = self.campaigner.take() {
@@ -246,7 +305,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 self.last_leader = leader;
             }
             (TermEvent::Withdrawn, _) => {
-                set_span(&mut self.io, Span::none());
+                self.io.set_span(Span::none());
             }
             // The same leader again, or an event of another term.
             _ => {}
@@ -278,7 +337,7 @@ impl<S: StrategyIo> CandidateRunner<S> {
 
     fn begin(&mut self, epoch: Epoch) {
         let (election, candidate) = (&self.config.election, &self.config.candidate);
-        let campaign = set_span(&mut self.io, Span::none());
+        let campaign = self.io.set_span(Span::none());
         let span = spans::term_begin(&self.config, epoch, &campaign);
         drop(campaign);
         let traceparent = trace::traceparent(&span);
@@ -344,69 +403,6 @@ impl<S: StrategyIo> CandidateRunner<S> {
                 error!(%election, %candidate, "the overrun policy has panicked");
             }
         }
-    }
-}
-
-impl<S: StrategyIo> CandidateSlot for CandidateRunner<S> {
-    fn execute(&mut self) {
-        self.count_suspension();
-        self.publish();
-        self.handle_outputs();
-        let is_running = self.io.machine().stop_by().is_some();
-        self.last_turn = is_running.then(|| self.clock.now());
-    }
-
-    fn handle_command(&mut self, command: Command) {
-        match command {
-            #[cfg(all(test, feature = "peers"))]
-            Command::Panic => panic!("planted"),
-            Command::Campaign(campaigner) => {
-                self.campaigner = Some(campaigner);
-            }
-            Command::GiveUp => {
-                self.campaigner = None;
-                // This ends only a campaign. A term belongs to the holder of its guard, and the
-                // task of an earlier term may still be stopping.
-                if self.standing() == Standing::Campaigning {
-                    self.resign(EndReason::Resigned);
-                }
-            }
-            Command::Settle(done) => self.settlers.push(done),
-            Command::Term(epoch, command) => {
-                if self.term.as_ref().is_some_and(|term| term.epoch == epoch) {
-                    self.handle_term_command(command);
-                }
-            }
-            // Callers and guards keep a handle, so none of them exists any more.
-            Command::Leave => {
-                self.wanted = false;
-                self.campaigner = None;
-                self.resign(EndReason::ShutDown);
-            }
-        }
-    }
-
-    fn handle_timeout(&mut self) {
-        if let Some(term) = &self.term {
-            self.io.machine().handle_progress(term.progress());
-        }
-        self.io.handle_timeout(self.clock.now());
-    }
-
-    fn is_done(&mut self) -> bool {
-        !self.wanted && self.is_idle()
-    }
-
-    fn io(&mut self) -> &mut dyn StrategyInput {
-        &mut self.io
-    }
-}
-
-/// Sets the span of requests to the lease service and of their failures, and returns the last one.
-fn set_span(io: &mut impl StrategyIo, span: Span) -> Span {
-    match io.channel() {
-        Some(channel) => std::mem::replace(&mut channel.span, span),
-        None => Span::none(),
     }
 }
 

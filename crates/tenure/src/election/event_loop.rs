@@ -6,8 +6,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::select_all;
 use tokio::sync::mpsc;
 
+use super::candidate_runner::{CandidateRunner, Slots};
 use super::requests::Requests;
-use super::strategy_io::{CandidateSlot, Slots};
 use super::term::Command;
 use crate::base::clock::Clock;
 
@@ -16,7 +16,7 @@ const MAX_INPUTS: usize = 1024;
 
 /// A message to the driver's thread.
 pub(super) enum RuntimeMessage {
-    Join(usize, Box<dyn CandidateSlot>),
+    Join(usize, Box<CandidateRunner>),
     To(usize, Command),
 }
 
@@ -50,7 +50,7 @@ impl EventLoop {
             }
             // Timers.
             let slots = self.slots.values_mut();
-            let wake = slots.filter_map(|slot| slot.io().poll_timeout()).min();
+            let wake = slots.filter_map(|slot| slot.io.poll_timeout()).min();
             self.clock.done(now);
             // Inputs.
             tokio::select! {
@@ -60,7 +60,7 @@ impl EventLoop {
                 },
                 answers = self.requests.next() => for (number, attempt, reply) in answers {
                     if let Some(slot) = self.slots.get_mut(&number) {
-                        slot.io().handle_reply(self.clock.now(), attempt, reply);
+                        slot.io.handle_reply(self.clock.now(), attempt, reply);
                     }
                 },
                 () = receive(&mut self.slots) => {}
@@ -99,7 +99,7 @@ impl EventLoop {
 /// Waits for an input for any candidate, and handles it. This function is cancel safe: no input is
 /// lost.
 async fn receive(slots: &mut Slots) {
-    let receiving = slots.values_mut().filter_map(|slot| slot.io().receive());
+    let receiving = slots.values_mut().filter_map(|slot| slot.io.receive());
     let receiving: Vec<_> = receiving.collect();
     if receiving.is_empty() {
         return std::future::pending().await;

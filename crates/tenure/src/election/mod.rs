@@ -14,7 +14,6 @@ mod spans;
 mod channel;
 mod strategy_io;
 
-mod lease;
 #[cfg(feature = "peers")]
 pub(crate) mod peers;
 
@@ -36,8 +35,7 @@ use candidate_runner::CandidateRunner;
 #[cfg(feature = "peers")]
 pub(crate) use channel::LeaseChannel;
 use event_loop::{EventLoop, RuntimeMessage};
-pub(crate) use lease::LeaseStrategy;
-use strategy_io::StrategyIo;
+pub(crate) use strategy_io::StrategyIo;
 use term::DriverHandle;
 
 use crate::base::clock::Clock;
@@ -101,7 +99,7 @@ impl Driver {
         &self,
         config: Arc<Config>,
         metrics: Arc<Recorder>,
-        io: impl StrategyIo + 'static,
+        io: StrategyIo,
     ) -> Arc<DriverHandle> {
         let number = self.joined.fetch_add(1, Ordering::Relaxed);
         let (publish_term, terms) = watch::channel(None);

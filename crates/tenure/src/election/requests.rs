@@ -8,7 +8,8 @@ use tenure_core::{ElectionName, Instant};
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
-use super::strategy_io::Slots;
+use super::candidate_runner::Slots;
+use crate::base::random::OsRandom;
 use crate::http::store::MAX_RENEWALS;
 use crate::service::{BackendReply, SharedBackend};
 
@@ -39,7 +40,7 @@ impl Requests {
         pair_renewals(now, slots);
         let mut batches: Vec<Vec<Renewal>> = Vec::new();
         for (&slot, candidate) in slots {
-            let Some(channel) = candidate.io().channel() else {
+            let Some(channel) = candidate.io.channel() else {
                 continue;
             };
             for (attempt, request, timeout) in std::mem::take(&mut channel.outbox) {
@@ -87,18 +88,18 @@ impl Requests {
 /// Lets candidates renew early if another candidate of the same store renews now and their renewals
 /// are due soon, so that one request contains all of these renewals.
 fn pair_renewals(now: Instant, slots: &mut Slots) {
-    let channels = slots.values_mut().filter_map(|slot| slot.io().channel());
+    let channels = slots.values_mut().filter_map(|slot| slot.io.channel());
     let renewing: Vec<_> = channels
         .filter(|channel| channel.renews())
         .map(|channel| channel.backend.clone())
         .collect();
     for slot in slots.values_mut() {
-        let Some(channel) = slot.io().channel() else {
+        let Some(channel) = slot.io.channel() else {
             continue;
         };
         let backend = &*channel.backend;
         if renewing.iter().any(|it| it.shares_requests_with(backend)) {
-            slot.io().renew_early(now);
+            slot.io.machine().renew_early(now, &mut OsRandom);
             slot.execute();
         }
     }

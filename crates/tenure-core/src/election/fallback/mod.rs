@@ -34,7 +34,7 @@ mod tests;
 
 use super::joint::{JointEffect, JointMessage};
 use super::{ElectionMachine, EndReason, Output, Outputs, Standing, TaskEnd, TermEvent};
-use crate::bully::{NodeId, PeerCandidate};
+use crate::bully::PeerCandidate;
 use crate::lease::LeaseId;
 use crate::lease::candidate::{HoldState, StoreVoter};
 use crate::{CandidateId, Epoch, Instant, Random};
@@ -108,8 +108,9 @@ impl FallbackCandidate {
                 match output {
                     Output::Effect(effect) => self.outputs.effect(JointEffect::Store(effect)),
                     Output::Term(TermEvent::LeaderSeen(holder)) => {
-                        let holder = holder
-                            .and_then(|(holder, epoch)| Some((self.member_of(&holder)?, epoch)));
+                        let holder = holder.and_then(|(holder, epoch)| {
+                            Some((self.node.member_of(&holder)?, epoch))
+                        });
                         self.node.see_holder(holder);
                     }
                     Output::Term(TermEvent::Failed(why)) => {
@@ -127,11 +128,6 @@ impl FallbackCandidate {
                 return;
             }
         }
-    }
-
-    fn member_of(&self, candidate: &CandidateId) -> Option<NodeId> {
-        let mut members = self.node.settings().members().iter();
-        members.find(|&member| CandidateId::from(member) == *candidate)
     }
 
     /// Handles an event of the member's term. The end is reported when the lease is released, so
@@ -236,8 +232,6 @@ impl FallbackCandidate {
 impl ElectionMachine for FallbackCandidate {
     type Message = JointMessage;
     type Effect = JointEffect;
-    /// The names of the candidate among the members and in the store.
-    type Peer = (NodeId, CandidateId);
 
     fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
         self.node.campaign(now, random);
@@ -249,10 +243,11 @@ impl ElectionMachine for FallbackCandidate {
         self.settle(now, random);
     }
 
-    fn hand_over(&mut self, now: Instant, (node, candidate): Self::Peer) {
-        self.node.hand_over(now, node);
-        if self.node.successor() == Some(node) {
-            self.successor = Some(candidate);
+    fn hand_over(&mut self, now: Instant, to: CandidateId) {
+        self.node.hand_over(now, to.clone());
+        let successor = self.node.successor();
+        if successor.is_some() && successor == self.node.member_of(&to) {
+            self.successor = Some(to);
         }
     }
 

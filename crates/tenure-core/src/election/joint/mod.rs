@@ -46,7 +46,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::{ElectionMachine, EndReason, Output, Outputs, Standing, TaskEnd, TermEvent};
-use crate::bully::{NodeId, PeerCandidate, PeerEffect, PeerInput};
+use crate::bully::{PeerCandidate, PeerEffect, PeerInput};
 use crate::lease::LeaseId;
 use crate::lease::candidate::{Answer, LeaseCandidate, LeaseEffect, Timings};
 use crate::{CandidateId, Epoch, Instant, Random};
@@ -349,8 +349,6 @@ fn release(half: &mut impl ElectionMachine, now: Instant, random: &mut dyn Rando
 impl ElectionMachine for Joint {
     type Message = JointMessage;
     type Effect = JointEffect;
-    /// The names of the candidate among the peers and in the store.
-    type Peer = (NodeId, CandidateId);
 
     fn campaign(&mut self, now: Instant, random: &mut dyn Random) {
         if let Phase::Idle = self.phase {
@@ -371,12 +369,12 @@ impl ElectionMachine for Joint {
         self.drain(now, random);
     }
 
-    fn hand_over(&mut self, now: Instant, (node, candidate): Self::Peer) {
+    fn hand_over(&mut self, now: Instant, to: CandidateId) {
         // Both halves handle the hand-over before the cancel of either is handled, so that neither
         // half is only resigned.
         if self.cancel(EndReason::HandedOver) {
-            self.node.hand_over(now, node);
-            self.lease.hand_over(now, candidate);
+            self.node.hand_over(now, to.clone());
+            self.lease.hand_over(now, to);
         }
     }
 

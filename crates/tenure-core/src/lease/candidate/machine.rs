@@ -234,7 +234,6 @@ impl ElectionMachine for LeaseCandidate {
     /// was given up, and any answer that arrives too late.
     type Message = (u64, Answer);
     type Effect = LeaseEffect;
-    type Peer = CandidateId;
 
     /// Begins a campaign with a fresh lease id. After a term that calls for a cool-down, the
     /// campaign begins when the cool-down is over.

@@ -4,10 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tenure_core::Incarnation;
 use tenure_core::bully::{PeerCandidate, PeerEffect, PeerInput};
-use tenure_core::election::fallback::FallbackCandidate;
-use tenure_core::election::joint::Joint;
 use tenure_core::election::{ElectionMachine as _, Output};
-use tenure_core::lease::candidate::LeaseCandidate;
 
 use crate::api::candidate::Candidate;
 use crate::api::candidate_runtime::{Backends, CandidateRuntime};
@@ -15,9 +12,9 @@ use crate::api::observe::Source;
 use crate::base::member_error::{ListenError, StateError};
 use crate::base::random::OsRandom;
 use crate::config::{self, Bully, BullyError, Config, ElectionPlan};
-use crate::election::LeaseChannel;
 use crate::election::metrics::Recorder;
-use crate::election::peers::{Parts, PeerMachine, Peers};
+use crate::election::peers::{Parts, Peers};
+use crate::election::{LeaseChannel, StrategyIo};
 use crate::peers::client::PeersClient;
 use crate::peers::group_store::GroupStore;
 use crate::peers::state::StateFile;
@@ -34,25 +31,6 @@ impl CandidateRuntime {
         parts: Parts,
         backends: Option<Backends>,
     ) -> Candidate {
-        if backends.is_none() {
-            return self.add_member(config, parts, None);
-        }
-        let now = self.driver.clock.now();
-        if config.fallback.is_some() {
-            let parts = parts.map(|member| FallbackCandidate::new(member, now));
-            return self.add_member(config, parts, backends);
-        }
-        let lease = LeaseCandidate::new(config.timings);
-        let parts = parts.map(|member| Joint::new(lease, member));
-        self.add_member(config, parts, backends)
-    }
-
-    fn add_member<M: PeerMachine + 'static>(
-        &self,
-        config: Config,
-        parts: Parts<M>,
-        backends: Option<Backends>,
-    ) -> Candidate {
         let config = Arc::new(config);
         let (own, observed) = backends.unzip();
         let clock = self.driver.clock.clone();
@@ -64,8 +42,9 @@ impl CandidateRuntime {
             lease: observed,
             peers: Some(observed_peers),
         };
+        let io = StrategyIo::Peers(Box::new(peers));
         Candidate::new(
-            self.driver.join(config, metrics.clone(), peers),
+            self.driver.join(config, metrics.clone(), io),
             metrics,
             source,
         )

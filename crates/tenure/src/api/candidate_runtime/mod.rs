@@ -11,7 +11,7 @@ use crate::api::observe::Source;
 use crate::base::clock::Clock;
 use crate::config::{Config, Strategy};
 use crate::election::metrics::Recorder;
-use crate::election::{Driver, LeaseStrategy};
+use crate::election::{Driver, StrategyIo};
 use crate::http::client::HttpClients;
 use crate::http::store::CheckStore;
 use crate::service::{self, SharedBackend, StartError};
@@ -169,7 +169,7 @@ impl CandidateRuntime {
             on_overrun = config.on_overrun.name(), "candidate");
         let config = Arc::new(config);
         let metrics = Arc::new(Recorder::new(config.clone(), self.driver.clock.clone()));
-        let io = LeaseStrategy::new(config.clone(), backend, metrics.clone());
+        let io = StrategyIo::lease(config.clone(), backend, metrics.clone());
         let source = Source {
             lease: Some(observed),
             peers: None,

@@ -1,24 +1,14 @@
 //! The kind of quorum that carries a leader's term, for logs and status.
 
 use tenure_core::bully::QuorumKind;
-use tenure_core::election::Standing;
+use tenure_core::election::{AnyMachine, ElectionMachine as _, Standing};
 use tenure_core::lease::candidate::HoldState;
 use tenure_core::{Epoch, Instant, UnixMillis};
 use tracing::{info, warn};
 
-use super::{PeerMachine, Peers};
+use super::{Peers, node};
 use crate::base::clock::{before, rfc3339};
 use crate::base::term::TermQuorum;
-
-/// The state of the store as a voter, as a machine with a fallback knows it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StoreState {
-    /// The kind of the quorum that carries the term.
-    pub(crate) kind: QuorumKind,
-    /// The time of the last answer, if the store is silent.
-    pub(crate) silent_since: Option<Instant>,
-    pub(crate) hold: HoldState,
-}
 
 /// The voters of the current term.
 #[derive(Clone, Debug)]
@@ -37,7 +27,7 @@ pub(super) struct Carrier {
     told_passed: bool,
 }
 
-impl<M: PeerMachine> Peers<M> {
+impl Peers {
     /// Follows the voters of the term, and logs each change of their kind once. A change is logged
     /// when it has lasted for a message lifetime: by then the members have answered, and a single
     /// late answer of the store is no news.
@@ -46,7 +36,13 @@ impl<M: PeerMachine> Peers<M> {
             Standing::Leading { epoch, .. } => Some(epoch),
             _ => None,
         };
-        let (Some(epoch), Some(store)) = (leads, self.machine.store_state(now)) else {
+        let voters = match &self.machine {
+            AnyMachine::Fallback(machine) => {
+                machine.node().carried_by(now).zip(Some(machine.store()))
+            }
+            _ => None,
+        };
+        let (Some(epoch), Some((kind, store))) = (leads, voters) else {
             self.carrier = None;
             return;
         };
@@ -55,24 +51,26 @@ impl<M: PeerMachine> Peers<M> {
         let carrier = self.carrier.get_or_insert(Carrier {
             epoch,
             began: now,
-            kind: store.kind,
+            kind,
             since: now,
             silent_since: None,
             told: QuorumKind::Store,
             told_passed: false,
         });
-        if carrier.kind != store.kind {
-            (carrier.kind, carrier.since) = (store.kind, now);
+        if carrier.kind != kind {
+            (carrier.kind, carrier.since) = (kind, now);
         }
         // A member that was elected without the store may never have asked it before.
-        let silent_since = store.silent_since.map(|since| since.max(carrier.began));
+        let silent_since = store
+            .silent_since(now)
+            .map(|since| since.max(carrier.began));
         carrier.silent_since = silent_since.map(|since| match carrier.silent_since {
             Some((known, wall)) if known == since => (known, wall),
             _ => (since, before(wall, now.since(since))),
         });
-        let lifetime = self.machine.node().settings().timings().message_lifetime();
+        let lifetime = node(&self.machine).settings().timings().message_lifetime();
         let is_steady = now.since(carrier.since) >= lifetime;
-        let passed = store.hold == HoldState::Passed && !carrier.told_passed;
+        let passed = store.hold_state() == HoldState::Passed && !carrier.told_passed;
         let changed = carrier.kind != carrier.told && is_steady;
         carrier.told_passed |= passed;
         if changed {
@@ -115,14 +113,14 @@ impl<M: PeerMachine> Peers<M> {
     /// Returns the time at which a change of the kind is logged.
     pub(super) fn poll_carrier(&self) -> Option<Instant> {
         let carrier = self.carrier.as_ref()?;
-        let lifetime = self.machine.node().settings().timings().message_lifetime();
+        let lifetime = node(&self.machine).settings().timings().message_lifetime();
         (carrier.kind != carrier.told).then(|| carrier.since + lifetime)
     }
 
     /// Returns the voters of the term that this member leads, if it has a fallback.
-    pub(super) fn term_quorum(&self, now: Instant) -> Option<TermQuorum> {
+    pub(in crate::election) fn term_quorum(&self, now: Instant) -> Option<TermQuorum> {
         let carrier = self.carrier.as_ref()?;
-        let settings = self.machine.node().settings();
+        let settings = node(&self.machine).settings();
         let quorums = settings.quorums();
         let needed = match carrier.kind {
             QuorumKind::Store => quorums.with_store()?,

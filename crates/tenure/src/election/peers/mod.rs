@@ -1,7 +1,6 @@
 //! Election among peers.
 
 mod carrier;
-mod machine;
 mod metadata;
 mod persistence;
 mod renewals;
@@ -16,33 +15,30 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tenure_core::bully::{PeerCandidate, PeerEffect, PeerInput, PeerMessage, QuorumMessage};
 use tenure_core::detector::{Candidacy, Detector, DetectorInput, DetectorOutput};
-use tenure_core::election::joint::JointEffect;
-use tenure_core::election::{CampaignFailure, EndReason, Output, Standing, TaskEnd, TermEvent};
-use tenure_core::lease::candidate::RELEASE_LIMIT;
+use tenure_core::election::fallback::FallbackCandidate;
+use tenure_core::election::joint::{Joint, JointEffect};
+use tenure_core::election::{
+    AnyMachine, CampaignFailure, ElectionMachine as _, EndReason, Output, Standing, TermEvent,
+};
+use tenure_core::lease::candidate::{LeaseCandidate, RELEASE_LIMIT};
 use tenure_core::{CandidateId, Epoch, Incarnation, Instant, NodeId};
 use tokio::sync::watch;
 use tracing::error;
 
 use super::channel::LeaseChannel;
-use super::strategy_io::{StrategyInput, StrategyIo};
 use super::term::Proclaimer;
 use crate::base::clock::Clock;
 use crate::base::observed::Observed;
 use crate::base::random::OsRandom;
-use crate::base::term::TermQuorum;
 use crate::config::Config;
 use crate::election::error::ProclaimError;
 use crate::election::metrics::Recorder;
 use crate::peers::transport::{IncomingMessage, PeerEvent, PeerTransport};
 use crate::peers::wire::{LeaderMetadata, Payload, Status};
-use crate::service::BackendReply;
 
 use carrier::Carrier;
-pub(crate) use carrier::StoreState;
-pub(crate) use machine::PeerMachine;
 use metadata::Metadata;
 pub(crate) use persistence::Disk;
 use persistence::Persistence;
@@ -53,13 +49,14 @@ use replies::Replies;
 const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A member's machine and failure detector, with its transport and its disk.
-pub(crate) struct Peers<M = PeerCandidate> {
+pub(crate) struct Peers {
     config: Arc<Config>,
     me: NodeId,
     clock: Clock,
-    machine: M,
+    /// Never a machine for a lease alone.
+    pub(super) machine: AnyMachine,
     /// The channel to the lease service, if the machine also needs a lease.
-    lease: Option<LeaseChannel>,
+    pub(super) lease: Option<LeaseChannel>,
     detector: Box<dyn Detector + Send>,
     candidacy: Candidacy,
     transport: PeerTransport,
@@ -72,7 +69,7 @@ pub(crate) struct Peers<M = PeerCandidate> {
     /// The time of the last message of each other member.
     heard: BTreeMap<NodeId, Instant>,
     /// The time at which the task of the last term was gone.
-    stopped: Instant,
+    pub(super) stopped: Instant,
     /// A term that is over, but whose last messages are still being sent.
     ended: Option<Ended>,
     /// The reason why this member may not take part any more.
@@ -82,24 +79,12 @@ pub(crate) struct Peers<M = PeerCandidate> {
 }
 
 /// The parts of a member.
-pub(crate) struct Parts<M = PeerCandidate> {
-    pub(crate) machine: M,
+pub(crate) struct Parts {
+    pub(crate) machine: PeerCandidate,
     pub(crate) detector: Box<dyn Detector + Send>,
     pub(crate) transport: PeerTransport,
     /// The disk; `None` for a member that has no state to store.
     pub(crate) disk: Option<Disk>,
-}
-
-impl<M> Parts<M> {
-    /// Replaces the machine.
-    pub(crate) fn map<N>(self, machine: impl FnOnce(M) -> N) -> Parts<N> {
-        Parts {
-            machine: machine(self.machine),
-            detector: self.detector,
-            transport: self.transport,
-            disk: self.disk,
-        }
-    }
 }
 
 /// A term that is over while its last messages are being sent.
@@ -114,20 +99,31 @@ struct Ended {
     until: Instant,
 }
 
-impl<M: PeerMachine> Peers<M> {
-    /// Creates a member. Returns it with a receiver of the leader that it sees.
+impl Peers {
+    /// Creates a member, which also competes for a lease if it has a channel to a lease service.
+    /// Returns it with a receiver of the leader that it sees.
     pub(crate) fn new(
         config: &Arc<Config>,
         clock: Clock,
-        parts: Parts<M>,
+        parts: Parts,
         lease: Option<LeaseChannel>,
         metrics: Arc<Recorder>,
     ) -> (Self, watch::Receiver<Observed>) {
-        let node = parts.machine.node();
+        let node = parts.machine;
         let me = node.settings().me();
         let status = Status {
             strategy: config.strategy_name().into(),
             ..Status::of(me, Incarnation(node.incarnation()))
+        };
+        let machine = match &lease {
+            None => AnyMachine::Peers(Box::new(node)),
+            Some(_) if config.fallback.is_some() => {
+                AnyMachine::Fallback(Box::new(FallbackCandidate::new(node, clock.now())))
+            }
+            Some(_) => {
+                let by_lease = LeaseCandidate::new(config.timings);
+                AnyMachine::Joint(Box::new(Joint::new(by_lease, node)))
+            }
         };
         let metadata = Metadata::new(me, config.metadata.clone());
         let observed = metadata.observed.subscribe();
@@ -135,7 +131,7 @@ impl<M: PeerMachine> Peers<M> {
             config: config.clone(),
             me,
             clock,
-            machine: parts.machine,
+            machine,
             lease,
             detector: parts.detector,
             candidacy: Candidacy::default(),
@@ -154,6 +150,71 @@ impl<M: PeerMachine> Peers<M> {
         (peers, observed)
     }
 
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.detector.handle_timeout(now);
+        self.machine.handle_timeout(now, &mut OsRandom);
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let of_machine = self.machine.poll_timeout();
+        let of_detector = self.detector.poll_timeout();
+        let of_replies = self.replies.poll_timeout();
+        let of_ended = self.ended.map(|ended| ended.check_at);
+        let of_carrier = self.poll_carrier();
+        let timeouts = [of_machine, of_detector, of_replies, of_ended, of_carrier];
+        timeouts.into_iter().flatten().min()
+    }
+
+    /// Waits for input and handles it. This method is cancel safe: no input is lost.
+    pub(super) async fn receive(&mut self) {
+        tokio::select! {
+            event = self.transport.recv() => self.handle_event(self.clock.now(), event),
+            written = self.persistence.next_written() => {
+                self.handle_written(self.clock.now(), written);
+            }
+        }
+    }
+
+    /// Executes the machine's effects until the next term event.
+    pub(super) fn poll_term_event(&mut self, now: Instant) -> Option<TermEvent> {
+        self.drain(now).or_else(|| {
+            self.end_turn(now);
+            self.poll_ended(now)
+        })
+    }
+
+    /// Returns why the term can't be handed over to this candidate.
+    pub(super) fn check_successor(&self, to: &CandidateId) -> Result<(), &'static str> {
+        let member = node(&self.machine).member_of(to);
+        member
+            .filter(|&member| member != self.me)
+            .map(drop)
+            .ok_or("there is no such member")
+    }
+
+    /// Publishes these metadata of the leader.
+    pub(super) fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: Proclaimer) {
+        let node = node(&self.machine);
+        let leader = node.leader();
+        // If another member leads, this member's term is over. Dropping `done` reports that.
+        let Some((_, epoch)) = leader.filter(|(leader, _)| *leader == self.me) else {
+            return;
+        };
+        if let Err(why) = LeaderMetadata::check(&metadata) {
+            let _ = done.send(Err(ProclaimError::Metadata(why)));
+            return;
+        }
+        let others: Vec<NodeId> = node.settings().members().others(self.me).collect();
+        self.metadata.proclaimed = Some(metadata.clone());
+        for other in others {
+            self.send_metadata(other, epoch);
+        }
+        match &self.lease {
+            Some(lease) => lease.proclaim(self.machine.lease_id(), metadata, done),
+            None => drop(done.send(Ok(()))),
+        }
+    }
+
     fn handle_event(&mut self, now: Instant, event: PeerEvent) {
         match event {
             PeerEvent::Message(incoming) => self.handle_message(now, incoming),
@@ -164,7 +225,8 @@ impl<M: PeerMachine> Peers<M> {
 
     fn handle_written(&mut self, now: Instant, written: io::Result<()>) {
         for _ in 0..self.persistence.handle_written(self.me, written) {
-            self.machine.handle_peer_input(now, PeerInput::Persisted);
+            self.machine
+                .handle_peers(now, PeerInput::Persisted, &mut OsRandom);
         }
     }
 
@@ -195,7 +257,7 @@ impl<M: PeerMachine> Peers<M> {
                     incarnation,
                     message,
                 };
-                self.machine.handle_peer_input(now, input);
+                self.machine.handle_peers(now, input, &mut OsRandom);
                 DetectorInput::Heard { from, incarnation }
             }
         };
@@ -226,7 +288,7 @@ impl<M: PeerMachine> Peers<M> {
             }
             while let Some(output) = self.machine.poll_output() {
                 match output {
-                    Output::Effect(effect) => match (M::half(effect), &mut self.lease) {
+                    Output::Effect(effect) => match (effect, &mut self.lease) {
                         (JointEffect::Peers(effect), _) => self.execute(now, effect),
                         (JointEffect::Store(effect), Some(lease)) => lease.execute(now, effect),
                         // Only a machine that needs a lease creates requests to the lease service.
@@ -237,7 +299,7 @@ impl<M: PeerMachine> Peers<M> {
                     // lead at once.
                     Output::Term(TermEvent::Ended(epoch, reason)) => {
                         self.metadata.proclaimed = None;
-                        let timings = self.machine.node().settings().timings();
+                        let timings = node(&self.machine).settings().timings();
                         let sent_by = now + timings.message_lifetime();
                         self.ended = Some(Ended {
                             epoch,
@@ -260,7 +322,7 @@ impl<M: PeerMachine> Peers<M> {
         if self.lease.is_none() {
             self.rounds.confirm(now, self.machine.standing(now));
         }
-        let node = self.machine.node();
+        let node = node(&self.machine);
         self.replies
             .flush(now, &self.transport, |to| node.holds_message_to(to));
         self.metadata.show(node.leader());
@@ -296,7 +358,8 @@ impl<M: PeerMachine> Peers<M> {
             }
             PeerEffect::Persist(record) => {
                 if self.persistence.persist(record) {
-                    self.machine.handle_peer_input(now, PeerInput::Persisted);
+                    self.machine
+                        .handle_peers(now, PeerInput::Persisted, &mut OsRandom);
                 }
             }
             PeerEffect::Ask { node, round } => {
@@ -313,7 +376,7 @@ impl<M: PeerMachine> Peers<M> {
 
     /// Executes an output of the detector. Returns whether there was one.
     fn execute_detector(&mut self, now: Instant) -> bool {
-        let candidacy = if self.machine.node().is_candidate(now) {
+        let candidacy = if node(&self.machine).is_candidate(now) {
             Candidacy::Candidate
         } else {
             Candidacy::NonCandidate
@@ -325,7 +388,7 @@ impl<M: PeerMachine> Peers<M> {
         let Some(output) = self.detector.poll_output() else {
             return false;
         };
-        let mut handle = |input| self.machine.handle_peer_input(now, input);
+        let mut handle = |input| self.machine.handle_peers(now, input, &mut OsRandom);
         match output {
             DetectorOutput::Send { to, message } => self.send(to, Payload::Detector(message)),
             DetectorOutput::Answer {
@@ -361,101 +424,10 @@ impl<M: PeerMachine> Peers<M> {
     }
 }
 
-impl<M: PeerMachine> StrategyInput for Peers<M> {
-    fn handle_timeout(&mut self, now: Instant) {
-        self.detector.handle_timeout(now);
-        self.machine.handle_timeout(now, &mut OsRandom);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        let of_machine = self.machine.poll_timeout();
-        let of_detector = self.detector.poll_timeout();
-        let of_replies = self.replies.poll_timeout();
-        let of_ended = self.ended.map(|ended| ended.check_at);
-        let of_carrier = self.poll_carrier();
-        let timeouts = [of_machine, of_detector, of_replies, of_ended, of_carrier];
-        timeouts.into_iter().flatten().min()
-    }
-
-    fn channel(&mut self) -> Option<&mut LeaseChannel> {
-        self.lease.as_mut()
-    }
-
-    fn handle_reply(&mut self, now: Instant, attempt: u64, reply: BackendReply) {
-        if let Some(lease) = &mut self.lease {
-            lease.count(now, attempt, reply.outcome);
-        }
-        self.machine.handle_answer(now, attempt, reply.answer);
-    }
-
-    fn renew_early(&mut self, now: Instant) {
-        self.machine.renew_early(now);
-    }
-
-    fn receive(&mut self) -> Option<BoxFuture<'_, ()>> {
-        Some(Box::pin(async {
-            tokio::select! {
-                event = self.transport.recv() => self.handle_event(self.clock.now(), event),
-                written = self.persistence.next_written() => {
-                    self.handle_written(self.clock.now(), written);
-                }
-            }
-        }))
-    }
-}
-
-impl<M: PeerMachine> StrategyIo for Peers<M> {
-    type Machine = M;
-
-    fn machine(&mut self) -> &mut M {
-        &mut self.machine
-    }
-
-    fn task_ended(&mut self, now: Instant, end: TaskEnd) {
-        self.stopped = now;
-        self.machine.task_ended(now, end, &mut OsRandom);
-    }
-
-    fn poll_term_event(&mut self, now: Instant) -> Option<TermEvent> {
-        self.drain(now).or_else(|| {
-            self.end_turn(now);
-            self.poll_ended(now)
-        })
-    }
-
-    fn term_quorum(&self, now: Instant) -> Option<TermQuorum> {
-        self.term_quorum(now)
-    }
-
-    fn hand_over(&mut self, now: Instant, to: CandidateId) -> Result<(), &'static str> {
-        let members = self.machine.node().settings().members();
-        let node = (members.others(self.me)).find(|&node| CandidateId::from(node) == to);
-        let node = node.ok_or("there is no such member")?;
-        self.machine.hand_over(now, M::peer(node, to));
-        Ok(())
-    }
-
-    fn proclaim(&mut self, metadata: BTreeMap<String, String>, done: Proclaimer) {
-        let node = self.machine.node();
-        let leader = node.leader();
-        // If another member leads, this member's term is over. Dropping `done` reports that.
-        let Some((_, epoch)) = leader.filter(|(leader, _)| *leader == self.me) else {
-            return;
-        };
-        if let Err(why) = LeaderMetadata::check(&metadata) {
-            let _ = done.send(Err(ProclaimError::Metadata(why)));
-            return;
-        }
-        let others: Vec<NodeId> = node.settings().members().others(self.me).collect();
-        self.metadata.proclaimed = Some(metadata.clone());
-        for other in others {
-            self.send_metadata(other, epoch);
-        }
-        match &self.lease {
-            Some(lease) => lease.proclaim(self.machine.lease_id(), metadata, done),
-            None => drop(done.send(Ok(()))),
-        }
-    }
+/// Returns the member of this machine, which is none for a lease alone.
+fn node(machine: &AnyMachine) -> &PeerCandidate {
+    let node = machine.node();
+    node.unwrap_or_else(|| unreachable!("a member has a machine for peers"))
 }
 
 /// Returns the epoch of the term that this message renews or announces.

@@ -3,14 +3,14 @@
 use tenure_core::election::{ElectionMachine as _, Standing};
 use tenure_core::{Instant, NodeId};
 
-use super::{PeerMachine, Peers};
+use super::{Peers, node};
 use crate::base::clock::rfc3339;
 use crate::peers::wire::{CarriedBy, Status};
 
-impl<M: PeerMachine> Peers<M> {
+impl Peers {
     /// Publishes the status if it has changed.
     pub(super) fn publish_status(&mut self, now: Instant) {
-        let node = self.machine.node();
+        let node = node(&self.machine);
         // The standing of the whole machine has priority, because `node` may be only one half of
         // the machine.
         let role = match (self.machine.standing(now), node.standing(now)) {
@@ -44,7 +44,7 @@ impl<M: PeerMachine> Peers<M> {
     /// Returns the members that this member suspects: a leader suspects members that have been
     /// silent for too long, and another member suspects the member that it watches.
     pub(super) fn suspects(&self, now: Instant) -> Vec<NodeId> {
-        let node = self.machine.node();
+        let node = node(&self.machine);
         let lifetime = node.settings().timings().message_lifetime();
         let (longest, asks_since) = (node.longest_silence(), self.asks_since());
         let silent = |node, longest| {

@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use super::super::*;
 use crate::bully::{
-    GroupSettings, GroupTimings, HardState, Member, Membership, PeerEffect, PeerInput, PeerMessage,
-    QuorumKind, QuorumMessage, Quorums, Started,
+    GroupSettings, GroupTimings, HardState, Member, Membership, NodeId, PeerEffect, PeerInput,
+    PeerMessage, QuorumKind, QuorumMessage, Quorums, Started,
 };
 use crate::lease::candidate::{Answer, LeaseEffect, Request};
 use crate::{Incarnation, UnixMillis};
@@ -462,8 +462,7 @@ fn a_store_that_can_not_promise_the_epoch_any_more_does_not_count_as_silent() {
 #[test]
 fn a_hand_over_without_a_term_has_no_effect_on_a_later_term() {
     let mut bench = Bench::new(3, 1);
-    let peer = (NodeId(2), CandidateId::from(NodeId(2)));
-    bench.machine.hand_over(at(0), peer);
+    bench.machine.hand_over(at(0), NodeId(2).into());
     bench.answer(Answer::Held(epoch(2_000)));
     let now = at(bench.now);
     bench

@@ -255,7 +255,7 @@ fn a_hand_over_names_the_successor_in_both_places() {
     let mut bench = Bench::new(1_000);
     let led = bench.asked();
     bench.answer(Answer::Held(led));
-    bench.act(|both, now, _| both.hand_over(now, (NodeId(2), "2".parse().unwrap())));
+    bench.act(|both, now, _| both.hand_over(now, NodeId(2).into()));
     assert_eq!(
         bench.said.last(),
         Some(&TermEvent::Cancel(EndReason::HandedOver))

@@ -8,7 +8,7 @@ use super::*;
 use crate::UnixMillis;
 use crate::bully::{
     GroupGuarantee, GroupSettings, GroupTimings, GroupTimingsOptions, HardState, Member,
-    Membership, Started,
+    Membership, NodeId, Started,
 };
 use crate::lease::candidate::TimingsOptions;
 use crate::random::SplitMix64;
