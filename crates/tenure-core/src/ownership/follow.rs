@@ -135,9 +135,7 @@ impl View {
         let head = match found {
             Found::Empty => None,
             Found::Head(head) => Some(head),
-            Found::NewerFormat(found) => {
-                return Relation::Foreign(Refusal::NewerFormat { found });
-            }
+            Found::Unusable(refusal) => return Relation::Foreign(refusal),
         };
         // Another service may run beside this one, or may have lost what this one acknowledged.
         let mut heads = [head, self.known()].into_iter().flatten();

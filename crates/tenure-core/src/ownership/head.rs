@@ -3,6 +3,8 @@
 use core::fmt;
 use core::time::Duration;
 
+use super::Refusal;
+
 /// One start of a server. Two starts of the same server have different ids, so that the bytes of
 /// two heads are never equal by chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +70,6 @@ pub enum Found {
     Empty,
     /// This head.
     Head(Head),
-    /// A head in a format that this version does not know.
-    NewerFormat(u32),
+    /// Something else, which no server takes over.
+    Unusable(Refusal),
 }

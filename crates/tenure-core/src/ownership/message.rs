@@ -119,6 +119,18 @@ pub enum Refusal {
         /// The format of the head.
         found: u32,
     },
+    /// A slot of a ring has no value, although one was written.
+    #[error("slot {slot} was deleted")]
+    SlotDeleted {
+        /// The slot.
+        slot: u64,
+    },
+    /// A slot of a ring has a value that is no entry of the log, or that does not follow the others.
+    #[error("slot {slot} is damaged")]
+    SlotDamaged {
+        /// The slot.
+        slot: u64,
+    },
 }
 
 /// Shows the place of a head in the chain.

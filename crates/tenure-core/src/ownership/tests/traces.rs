@@ -613,8 +613,8 @@ fn a_server_that_saw_the_log_go_back_refuses_also_when_the_log_has_grown_past_wh
 
 #[test]
 fn a_head_in_a_newer_format_is_refused() {
-    let newer = sighting(Found::NewerFormat(2));
     let refusal = Refusal::NewerFormat { found: 2 };
+    let newer = sighting(Found::Unusable(refusal));
     let mut follower = started();
     follower.handle_head(at(0), Look::Found(newer));
     assert_eq!(outputs(&mut follower), [OwnershipOutput::Refuses(refusal)]);

@@ -512,7 +512,9 @@ impl Chain {
             found: match parsed {
                 Parsed::Empty => Found::Empty,
                 Parsed::Head(record) => Found::Head(self.head_for_machine(record)),
-                Parsed::NewerFormat(format) => Found::NewerFormat(*format),
+                Parsed::NewerFormat(found) => {
+                    Found::Unusable(Refusal::NewerFormat { found: *found })
+                }
             },
         }
     }
@@ -615,5 +617,6 @@ fn remedy(connect: &dyn Connect, refusal: &Refusal, other_store: Option<&StoreId
             format!("{refusal}. Stop all servers, then: tenure cluster recover")
         }
         (Refusal::NewerFormat { found }, _) => HeadError::Newer { found: *found }.to_string(),
+        (Refusal::SlotDeleted { .. } | Refusal::SlotDamaged { .. }, _) => refusal.to_string(),
     }
 }

@@ -1,0 +1,144 @@
+//! What a server learns from reads: entry by entry, or all slots at once.
+
+use alloc::vec::Vec;
+
+use super::{Ring, Slot, SlotRead};
+use crate::ownership::{EngineId, Found, Refusal, Sighting};
+
+/// The meaning of the slot of the next entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Followed {
+    /// It has the next entry, which is the tail now. There may be more.
+    Next(Sighting),
+    /// There is nothing new, or the log is not in order.
+    Silent(Sighting),
+    /// The ring has moved on by a round or more: read all slots.
+    Behind,
+}
+
+/// The meaning of a read of all slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Loaded {
+    /// The newest chain, or the reason why there is none. If [`Ring::tail`] is this head, the content
+    /// is that of [`Ring::base`] and of all entries after it, which [`Ring::entry`] has.
+    Seen(Sighting),
+    /// The ring has moved on meanwhile: read all slots again.
+    Again,
+}
+
+impl<V: Clone + Eq> Ring<V> {
+    /// Returns the slot of the next entry, and its version as far as the server knows.
+    #[must_use]
+    pub fn next_read(&self) -> (u64, Option<&V>) {
+        let known = self.slots[self.index(self.tail + 1)].as_ref();
+        (self.slot_of(self.tail + 1), known.map(|it| &it.version))
+    }
+
+    /// Input: the answer of the home `engine` to the read of [`next_read`](Self::next_read).
+    pub fn handle_read(&mut self, engine: EngineId, read: SlotRead<V>) -> Followed {
+        let next = self.tail + 1;
+        let overwritten = self.overwritten();
+        let here = |found| Sighting { engine, found };
+        let silence = |tail: Option<&Slot<V>>| {
+            let found = tail.map_or(Found::Empty, |it| Found::Head(it.entry.head));
+            Followed::Silent(here(found))
+        };
+        match read {
+            SlotRead::Unchanged => silence(self.tail()),
+            SlotRead::Absent if overwritten == 0 => silence(self.tail()),
+            SlotRead::Absent => Followed::Silent(here(self.deleted(next))),
+            SlotRead::Unreadable(refusal) => Followed::Silent(here(Found::Unusable(refusal))),
+            SlotRead::Found(slot) => {
+                let head = slot.entry.head;
+                let tail = self.tail();
+                match head.sequence {
+                    // Argument 7.
+                    it if it == next && slot.entry.previous == tail.map(|it| it.checksum) => {
+                        self.accept(slot);
+                        Followed::Next(here(Found::Head(head)))
+                    }
+                    it if it == next => Followed::Silent(here(self.forked(head))),
+                    it if it > next => Followed::Behind,
+                    it if it == overwritten => silence(tail),
+                    // An older round: the read is stale, or the log went back.
+                    _ => Followed::Silent(here(Found::Head(head))),
+                }
+            }
+        }
+    }
+
+    /// Input: the answers of the home `engine` to reads of all slots, in their order. The reads were
+    /// sent after the last call returned, one by one or together.
+    pub fn load(&mut self, engine: EngineId, reads: Vec<SlotRead<V>>) -> Loaded {
+        let seen = |found| Loaded::Seen(Sighting { engine, found });
+        let mut slots = Vec::with_capacity(reads.len());
+        for read in reads {
+            slots.push(match read {
+                SlotRead::Found(slot) => Some(slot),
+                SlotRead::Absent => None,
+                SlotRead::Unchanged => self.slots[slots.len()].clone(),
+                SlotRead::Unreadable(refusal) => return seen(Found::Unusable(refusal)),
+            });
+        }
+        let newest = slots.iter().flatten();
+        let Some(newest) = newest.max_by_key(|it| it.entry.head.sequence).cloned() else {
+            return seen(Found::Empty);
+        };
+        let head = newest.entry.head;
+        if head.sequence < self.tail {
+            return seen(Found::Head(head));
+        }
+        let at = |sequence: u64| {
+            let slot = slots.get(self.index(sequence))?.as_ref();
+            slot.filter(|it| it.entry.head.sequence == sequence)
+        };
+        // The server's own tail is a part of the chain, if it is still in the ring.
+        let is_forked =
+            |tail: &Slot<V>| at(self.tail).is_some_and(|it| it.checksum != tail.checksum);
+        if self.tail().is_some_and(is_forked) {
+            return seen(self.forked(head));
+        }
+        // Argument 7: each entry above the base is there, with the checksum of the one before.
+        let first = newest.entry.covered() + 1;
+        let has_gap = |sequence: &u64| match (at(*sequence), at(*sequence - 1)) {
+            (Some(it), Some(before)) => it.entry.previous != Some(before.checksum),
+            (it, _) => it.is_none(),
+        };
+        if let Some(gap) = (first..=head.sequence).find(has_gap) {
+            if !self.is_torn_again(&newest) {
+                return Loaded::Again;
+            }
+            let slot = self.slot_of(gap);
+            return seen(match slots[self.index(gap)] {
+                None => self.deleted(gap),
+                Some(_) => Found::Unusable(Refusal::SlotDamaged { slot }),
+            });
+        }
+        self.slots = slots;
+        self.tail = head.sequence;
+        seen(Found::Head(head))
+    }
+
+    /// Input: a file of the base is missing. Returns whether the log is damaged. If not, the ring has
+    /// moved on: read all slots again.
+    pub fn handle_missing_file(&mut self) -> bool {
+        self.tail()
+            .cloned()
+            .is_some_and(|tail| self.is_torn_again(&tail))
+    }
+
+    /// Argument 7: between two reads that show the same newest entry, nothing was written.
+    fn is_torn_again(&mut self, newest: &Slot<V>) -> bool {
+        self.torn_at.replace(newest.checksum) == Some(newest.checksum)
+    }
+
+    /// The log has an entry that does not follow the server's own tail.
+    fn forked(&self, found: crate::ownership::Head) -> Found {
+        self.tail().map_or(Found::Empty, |known| {
+            Found::Unusable(Refusal::WentBack {
+                known: known.entry.head,
+                found: Some(found),
+            })
+        })
+    }
+}
