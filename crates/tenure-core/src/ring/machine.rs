@@ -19,8 +19,10 @@ pub struct Ring<V> {
     pub(super) tail: u64,
     /// The append that is under way.
     pending: Option<Append<V>>,
-    /// The newest entry when a read of all slots had a gap or a file was missing.
-    pub(super) torn_at: Option<Checksum>,
+    /// The newest entry of the last read of all slots that had a gap.
+    pub(super) gap_at: Option<Checksum>,
+    /// The tail when a file was missing last.
+    pub(super) missing_at: Option<Checksum>,
 }
 
 /// The reason why an append must not be sent.
@@ -44,7 +46,8 @@ impl<V: Clone + Eq> Ring<V> {
             slots: (0..limits.slots).map(|_| None).collect(),
             tail: 0,
             pending: None,
-            torn_at: None,
+            gap_at: None,
+            missing_at: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a server learns from reads: entry by entry, or all slots at once.
 
 use alloc::vec::Vec;
+use core::mem;
 
 use super::{Ring, Slot, SlotRead};
 use crate::ownership::{EngineId, Found, Refusal, Sighting};
@@ -105,7 +106,8 @@ impl<V: Clone + Eq> Ring<V> {
             (it, _) => it.is_none(),
         };
         if let Some(gap) = (first..=head.sequence).find(has_gap) {
-            if !self.is_torn_again(&newest) {
+            // Argument 7: between two reads that show the same newest entry, nothing was written.
+            if self.gap_at.replace(newest.checksum) != Some(newest.checksum) {
                 return Loaded::Again;
             }
             let slot = self.slot_of(gap);
@@ -122,14 +124,9 @@ impl<V: Clone + Eq> Ring<V> {
     /// Input: a file of the base is missing. Returns whether the log is damaged. If not, the ring has
     /// moved on: read all slots again.
     pub fn handle_missing_file(&mut self) -> bool {
-        self.tail()
-            .cloned()
-            .is_some_and(|tail| self.is_torn_again(&tail))
-    }
-
-    /// Argument 7: between two reads that show the same newest entry, nothing was written.
-    fn is_torn_again(&mut self, newest: &Slot<V>) -> bool {
-        self.torn_at.replace(newest.checksum) == Some(newest.checksum)
+        let tail = self.tail().map(|it| it.checksum);
+        // Argument 7: the base of the tail was missing, and later the tail was still the newest entry.
+        mem::replace(&mut self.missing_at, tail) == tail
     }
 
     /// The log has an entry that does not follow the server's own tail.
