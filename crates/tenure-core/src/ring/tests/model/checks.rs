@@ -49,6 +49,27 @@ const OWNED: Bounds = Bounds {
     ..TWO
 };
 
+/// Both servers have written a base of entry 1, the second server first.
+const TWO_BASES: Bounds = Bounds {
+    begin: &[
+        Read(0),
+        Read(0),
+        Load(0),
+        Answer(0),
+        Read(1),
+        Read(1),
+        Load(1),
+        BeginBase(1),
+        Chunk(1, 0),
+        Chunk(1, 1),
+        BeginBase(0),
+        Chunk(0, 0),
+        Chunk(0, 1),
+        Commit(0, 0),
+    ],
+    ..TWO
+};
+
 /// The owner has written a round and a half since then, and has the base of entry 2.
 const BEHIND: Bounds = Bounds {
     entries: 6,
@@ -131,7 +152,8 @@ const CRASH: Left = Left {
 const SOME: &[Bounds] = &[
     with(CRASH, 3, ONE_SLOT),
     with(left(2, 1, 1), 4, TWO),
-    with(left(2, 1, 2), 4, OWNED),
+    with(left(2, 1, 1), 4, OWNED),
+    with(left(3, 0, 0), 4, TWO_BASES),
     with(LOSS, 4, OWNED),
     with(FAILURE, 4, OWNED),
     with(CRASH, 4, OWNED),

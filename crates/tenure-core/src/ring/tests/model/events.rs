@@ -75,7 +75,8 @@ impl Bounds {
             _ => {}
         }
         // The owner of a full ring has resigned.
-        let is_full = server.ring.needs_base(server.written(&state.files));
+        let owns = server.ownership.serves_until().is_some();
+        let is_full = owns && server.ring.needs_base(server.written(&state.files));
         let timer = server.ownership.next_timeout();
         if !is_full && timer.is_some_and(|at| at <= state.clock()) {
             actions.push(Action::Timer(id));

@@ -481,18 +481,23 @@ impl State {
 
     /// Returns the promise that this state breaks.
     pub(super) fn violation(&self) -> Option<&'static str> {
-        let newest = self.newest.map(|it| it.head.generation);
+        let lacks = |content: Content| (0..2).any(|key| content[key] < self.acknowledged[key]);
         for server in self.servers.iter().filter(|it| it.serves(self.now)) {
-            if server.ownership.known().map(|it| it.generation) != newest {
+            let known = server.ring.tail().map(|it| it.entry);
+            if known.map(|it| it.head.generation) != self.newest.map(|it| it.head.generation) {
                 return Some("a server answers from memory after a take-over");
             }
-            if (0..2).any(|key| server.content[key] < self.acknowledged[key]) {
+            if lacks(server.content) {
                 return Some("a server answers without an acknowledged change");
+            }
+            if known == self.newest && server.content != self.committed {
+                return Some("a server answers with another content than that of the log");
             }
         }
         match self.recovered() {
             None => Some("the log can't be recovered"),
             Some(content) if content != self.committed => Some("another content is recovered"),
+            Some(content) if lacks(content) => Some("an acknowledged change is not in the log"),
             Some(_) => None,
         }
     }
