@@ -1,6 +1,6 @@
 //! An entry of the log, the slots that hold entries, and the files behind them.
 
-use crate::ownership::{Head, Refusal};
+use crate::ownership::{Refusal, Tail};
 
 /// The checksum over all bytes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,7 +14,7 @@ pub struct FileId(pub u128);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The position of the entry, and its owner.
-    pub head: Head,
+    pub header: Tail,
     /// The checksum of the entry before; `None` in the first entry of a log.
     pub previous: Option<Checksum>,
     /// The base from which a recovery starts; `None` before the first base.

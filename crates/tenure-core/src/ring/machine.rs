@@ -6,7 +6,7 @@ use super::{
     Append, Base, Checksum, Entry, FileId, Pressure, Replaced, RingLimits, Slot, SlotRead,
 };
 use crate::Instant;
-use crate::ownership::{EngineId, Fate, Found, Head, Outcome, Ownership, Refusal, Sighting};
+use crate::ownership::{AppendOutcome, EngineId, Found, Observation, Ownership, Refusal, Tail};
 
 /// The log in a ring of slots, as one server sees it; see the [module](super). `V` is the type of the
 /// versions of the home.
@@ -29,12 +29,12 @@ pub struct Ring<V> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Blocked {
     /// This server does not know the entry before, or the entry that is overwritten. It reads all
-    /// slots again. The append is [`Outcome::NotApplied`].
+    /// slots again. The append is [`AppendOutcome::Refused`].
     Behind,
-    /// [`Ring::needs_base`]: the append is [`Outcome::NotApplied`].
+    /// [`Ring::needs_base`]: the append is [`AppendOutcome::Refused`].
     NeedsBase,
-    /// The tail is not in its slot any more: [`Outcome::Refused`] with this sighting.
-    Moved(Sighting),
+    /// The tail is not in its slot any more: [`AppendOutcome::Superseded`] with this observation.
+    Moved(Observation),
 }
 
 impl<V: Clone + Eq> Ring<V> {
@@ -61,7 +61,7 @@ impl<V: Clone + Eq> Ring<V> {
     #[must_use]
     pub fn entry(&self, sequence: u64) -> Option<&Slot<V>> {
         let slot = self.slots[self.index(sequence)].as_ref();
-        slot.filter(|it| it.entry.head.sequence == sequence)
+        slot.filter(|it| it.entry.header.sequence == sequence)
     }
 
     /// Returns the base that the tail names.
@@ -128,7 +128,7 @@ impl<V: Clone + Eq> Ring<V> {
         base.first() == Some(&named.newest) && covered <= named.covered && !base.contains(&file)
     }
 
-    /// Returns the append of an entry with the head that the ownership asked for, or another attempt
+    /// Returns the append of an entry with the header that the ownership asked for, or another attempt
     /// of the append that is under way.
     ///
     /// The entry names `new_base`, if that contains more than the base before. `seal` encodes the
@@ -142,38 +142,38 @@ impl<V: Clone + Eq> Ring<V> {
     /// [`Blocked`], if the append must not be sent.
     pub fn append(
         &mut self,
-        head: Head,
+        header: Tail,
         tail_read: Option<SlotRead<V>>,
         new_base: Option<Base>,
         seal: impl FnOnce(&Entry) -> Checksum,
     ) -> Result<Append<V>, Blocked> {
         // Argument 8: exactly the same bytes again.
-        if let Some(pending) = self.pending.as_ref().filter(|it| it.entry.head == head) {
+        if let Some(pending) = self.pending.as_ref().filter(|it| it.entry.header == header) {
             return Ok(pending.clone());
         }
-        if head.sequence != self.tail + 1 {
+        if header.sequence != self.tail + 1 {
             return Err(Blocked::Behind);
         }
         let tail = self.tail();
         // Argument 9.
         if let Some(tail) = tail
-            && tail.entry.head.generation != head.generation
+            && tail.entry.header.generation != header.generation
             && let Some(found) = self.misses(tail, tail_read.ok_or(Blocked::Behind)?)
         {
-            let engine = head.engine;
-            return Err(Blocked::Moved(Sighting { engine, found }));
+            let engine = header.engine;
+            return Err(Blocked::Moved(Observation { engine, found }));
         }
         // Argument 5: also for a take-over.
         if self.needs_base(new_base) {
             return Err(Blocked::NeedsBase);
         }
         let entry = Entry {
-            head,
+            header,
             previous: tail.map(|it| it.checksum),
             base: self.next_base(new_base),
         };
         let append = Append {
-            slot: self.slot_of(head.sequence),
+            slot: self.slot_of(header.sequence),
             expected: self.expected()?,
             checksum: seal(&entry),
             entry,
@@ -196,7 +196,9 @@ impl<V: Clone + Eq> Ring<V> {
         match &self.slots[self.index(self.tail + 1)] {
             None if overwritten == 0 => Ok(None),
             // Argument 1: a version is named only if its entry was seen.
-            Some(slot) if slot.entry.head.sequence == overwritten => Ok(Some(slot.version.clone())),
+            Some(slot) if slot.entry.header.sequence == overwritten => {
+                Ok(Some(slot.version.clone()))
+            }
             _ => Err(Blocked::Behind),
         }
     }
@@ -206,8 +208,8 @@ impl<V: Clone + Eq> Ring<V> {
         match read {
             SlotRead::Unchanged => None,
             SlotRead::Found(slot) if slot.checksum == tail.checksum => None,
-            SlotRead::Found(slot) => Some(Found::Head(slot.entry.head)),
-            SlotRead::Absent => Some(self.deleted(tail.entry.head.sequence)),
+            SlotRead::Found(slot) => Some(Found::Tail(slot.entry.header)),
+            SlotRead::Absent => Some(self.deleted(tail.entry.header.sequence)),
             SlotRead::Unreadable(refusal) => Some(Found::Unusable(refusal)),
         }
     }
@@ -220,8 +222,7 @@ impl<V: Clone + Eq> Ring<V> {
     /// Input: the answer of the home `engine` to an attempt of the append. `now` is the instant at
     /// which it arrived, or a later one. Returns what is known of the append now.
     ///
-    /// [`Fate::Repeated`]: the ownership asks for the same append again. [`Fate::Lost`]: the server
-    /// drops the content in memory and reads all slots.
+    /// After [`AppendOutcome::Superseded`] the server drops the content in memory and reads all slots.
     #[must_use]
     pub fn handle_replaced(
         &mut self,
@@ -229,49 +230,49 @@ impl<V: Clone + Eq> Ring<V> {
         now: Instant,
         engine: EngineId,
         answer: Replaced<V>,
-    ) -> Fate {
+    ) -> AppendOutcome {
         let Some(append) = self.pending.take() else {
-            return Fate::Lost;
+            return AppendOutcome::Unknown;
         };
-        let refused = |found| Outcome::Refused(Sighting { engine, found });
-        let sequence = append.entry.head.sequence;
+        let superseded = |found| AppendOutcome::Superseded(Observation { engine, found });
+        let sequence = append.entry.header.sequence;
         let (outcome, version) = match answer {
-            Replaced::Done(version) => (Outcome::Done, Some(version)),
-            Replaced::NotApplied => (Outcome::NotApplied, None),
-            Replaced::Unknown => (Outcome::Unknown, None),
+            Replaced::Done(version) => (AppendOutcome::Committed, Some(version)),
+            Replaced::NotApplied => (AppendOutcome::Refused, None),
+            Replaced::Unknown => (AppendOutcome::Unknown, None),
             Replaced::Changed(read) => match read {
                 // The expected value stands there, so this attempt may still be applied.
-                SlotRead::Unchanged => (Outcome::Unknown, None),
-                SlotRead::Absent if append.expected.is_none() => (Outcome::Unknown, None),
+                SlotRead::Unchanged => (AppendOutcome::Unknown, None),
+                SlotRead::Absent if append.expected.is_none() => (AppendOutcome::Unknown, None),
                 SlotRead::Found(slot) if Some(&slot.version) == append.expected.as_ref() => {
-                    (Outcome::Unknown, None)
+                    (AppendOutcome::Unknown, None)
                 }
-                SlotRead::Absent => (refused(self.deleted(sequence)), None),
-                SlotRead::Unreadable(refusal) => (refused(Found::Unusable(refusal)), None),
+                SlotRead::Absent => (superseded(self.deleted(sequence)), None),
+                SlotRead::Unreadable(refusal) => (superseded(Found::Unusable(refusal)), None),
                 // It may be the server's own entry. The ownership compares the heads.
                 SlotRead::Found(slot) => {
-                    let found = Found::Head(slot.entry.head);
-                    (refused(found), Some(slot.version))
+                    let found = Found::Tail(slot.entry.header);
+                    (superseded(found), Some(slot.version))
                 }
             },
         };
-        let fate = ownership.handle_appended(now, outcome);
-        match (fate, version) {
-            (Fate::Applied, Some(version)) => self.accept(Slot {
+        let outcome = ownership.handle_appended(now, outcome);
+        match (outcome, version) {
+            (AppendOutcome::Committed, Some(version)) => self.accept(Slot {
                 version,
                 checksum: append.checksum,
                 entry: append.entry,
             }),
             // Argument 8.
-            (Fate::Repeated, _) => self.pending = Some(append),
+            (AppendOutcome::Unknown, _) => self.pending = Some(append),
             _ => {}
         }
-        fate
+        outcome
     }
 
     /// Notes an entry as the tail.
     pub(super) fn accept(&mut self, slot: Slot<V>) {
-        self.tail = slot.entry.head.sequence;
+        self.tail = slot.entry.header.sequence;
         let index = self.index(self.tail);
         self.slots[index] = Some(slot);
     }

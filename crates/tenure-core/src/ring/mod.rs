@@ -49,8 +49,8 @@
 //!   entry and call [`Ring::handle_read`]. While it is [`Followed::Next`], apply the entry to the
 //!   replica and read on. If it is [`Followed::Behind`], and at a start, read all slots, call
 //!   [`Ring::load`], and bring the replica to the tail. Then call
-//!   [`Ownership::handle_head`](crate::ownership::Ownership::handle_head) with the sighting.
-//! - [`OwnershipOutput::Append`](crate::ownership::OwnershipOutput::Append), and the head of
+//!   [`Ownership::handle_tail`](crate::ownership::Ownership::handle_tail) with the observation.
+//! - [`OwnershipOutput::Append`](crate::ownership::OwnershipOutput::Append), and the tail of
 //!   [`Ownership::append`](crate::ownership::Ownership::append): call [`Ring::append`], send what it
 //!   returns, and call [`Ring::handle_replaced`]. Before a take-over, read the slot of the tail.
 //! - After a take-over or [`Ring::begin_base`], and every hour: delete what

@@ -4,15 +4,15 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::{Ring, Slot, SlotRead};
-use crate::ownership::{EngineId, Found, Refusal, Sighting};
+use crate::ownership::{EngineId, Found, Observation, Refusal};
 
 /// The meaning of the slot of the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Followed {
     /// It has the next entry, which is the tail now. There may be more.
-    Next(Sighting),
+    Next(Observation),
     /// There is nothing new, or the log is not in order.
-    Silent(Sighting),
+    Silent(Observation),
     /// The ring has moved on by a round or more: read all slots.
     Behind,
 }
@@ -20,9 +20,9 @@ pub enum Followed {
 /// The meaning of a read of all slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Loaded {
-    /// The newest chain, or the reason why there is none. If [`Ring::tail`] is this head, the content
+    /// The newest chain, or the reason why there is none. If [`Ring::tail`] is this header, the content
     /// is that of [`Ring::base`] and of all entries after it, which [`Ring::entry`] has.
-    Seen(Sighting),
+    Seen(Observation),
     /// The ring has moved on meanwhile: read all slots again.
     Again,
 }
@@ -39,9 +39,9 @@ impl<V: Clone + Eq> Ring<V> {
     pub fn handle_read(&mut self, engine: EngineId, read: SlotRead<V>) -> Followed {
         let next = self.tail + 1;
         let overwritten = self.overwritten();
-        let here = |found| Sighting { engine, found };
+        let here = |found| Observation { engine, found };
         let silence = |tail: Option<&Slot<V>>| {
-            let found = tail.map_or(Found::Empty, |it| Found::Head(it.entry.head));
+            let found = tail.map_or(Found::Empty, |it| Found::Tail(it.entry.header));
             Followed::Silent(here(found))
         };
         match read {
@@ -50,19 +50,19 @@ impl<V: Clone + Eq> Ring<V> {
             SlotRead::Absent => Followed::Silent(here(self.deleted(next))),
             SlotRead::Unreadable(refusal) => Followed::Silent(here(Found::Unusable(refusal))),
             SlotRead::Found(slot) => {
-                let head = slot.entry.head;
+                let header = slot.entry.header;
                 let tail = self.tail();
-                match head.sequence {
+                match header.sequence {
                     // Argument 7.
                     it if it == next && slot.entry.previous == tail.map(|it| it.checksum) => {
                         self.accept(slot);
-                        Followed::Next(here(Found::Head(head)))
+                        Followed::Next(here(Found::Tail(header)))
                     }
-                    it if it == next => Followed::Silent(here(self.forked(head))),
+                    it if it == next => Followed::Silent(here(self.forked(header))),
                     it if it > next => Followed::Behind,
                     it if it == overwritten => silence(tail),
                     // An older round: the read is stale, or the log went back.
-                    _ => Followed::Silent(here(Found::Head(head))),
+                    _ => Followed::Silent(here(Found::Tail(header))),
                 }
             }
         }
@@ -71,7 +71,7 @@ impl<V: Clone + Eq> Ring<V> {
     /// Input: the answers of the home `engine` to reads of all slots, in their order. The reads were
     /// sent after the last call returned, one by one or together.
     pub fn load(&mut self, engine: EngineId, reads: Vec<SlotRead<V>>) -> Loaded {
-        let seen = |found| Loaded::Seen(Sighting { engine, found });
+        let seen = |found| Loaded::Seen(Observation { engine, found });
         let mut slots = Vec::with_capacity(reads.len());
         for read in reads {
             slots.push(match read {
@@ -82,22 +82,22 @@ impl<V: Clone + Eq> Ring<V> {
             });
         }
         let newest = slots.iter().flatten();
-        let Some(newest) = newest.max_by_key(|it| it.entry.head.sequence).cloned() else {
+        let Some(newest) = newest.max_by_key(|it| it.entry.header.sequence).cloned() else {
             return seen(Found::Empty);
         };
-        let head = newest.entry.head;
-        if head.sequence < self.tail {
-            return seen(Found::Head(head));
+        let header = newest.entry.header;
+        if header.sequence < self.tail {
+            return seen(Found::Tail(header));
         }
         let at = |sequence: u64| {
             let slot = slots.get(self.index(sequence))?.as_ref();
-            slot.filter(|it| it.entry.head.sequence == sequence)
+            slot.filter(|it| it.entry.header.sequence == sequence)
         };
         // The server's own tail is a part of the chain, if it is still in the ring.
         let is_forked =
             |tail: &Slot<V>| at(self.tail).is_some_and(|it| it.checksum != tail.checksum);
         if self.tail().is_some_and(is_forked) {
-            return seen(self.forked(head));
+            return seen(self.forked(header));
         }
         // Argument 7: each entry above the base is there, with the checksum of the one before.
         let first = newest.entry.covered() + 1;
@@ -105,7 +105,7 @@ impl<V: Clone + Eq> Ring<V> {
             (Some(it), Some(before)) => it.entry.previous != Some(before.checksum),
             (it, _) => it.is_none(),
         };
-        if let Some(gap) = (first..=head.sequence).find(has_gap) {
+        if let Some(gap) = (first..=header.sequence).find(has_gap) {
             // Argument 7: between two reads that show the same newest entry, nothing was written.
             if self.gap_at.replace(newest.checksum) != Some(newest.checksum) {
                 return Loaded::Again;
@@ -117,8 +117,8 @@ impl<V: Clone + Eq> Ring<V> {
             });
         }
         self.slots = slots;
-        self.tail = head.sequence;
-        seen(Found::Head(head))
+        self.tail = header.sequence;
+        seen(Found::Tail(header))
     }
 
     /// Input: a file of the base is missing. Returns whether the log is damaged. If not, the ring has
@@ -130,10 +130,10 @@ impl<V: Clone + Eq> Ring<V> {
     }
 
     /// The log has an entry that does not follow the server's own tail.
-    fn forked(&self, found: crate::ownership::Head) -> Found {
+    fn forked(&self, found: crate::ownership::Tail) -> Found {
         self.tail().map_or(Found::Empty, |known| {
             Found::Unusable(Refusal::WentBack {
-                known: known.entry.head,
+                known: known.entry.header,
                 found: Some(found),
             })
         })

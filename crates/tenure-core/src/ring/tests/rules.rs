@@ -12,13 +12,13 @@ use crate::ownership::*;
 const ENGINE: EngineId = EngineId(7);
 const SLOTS: u64 = 16;
 
-fn head(sequence: u64) -> Head {
-    Head {
+fn header(sequence: u64) -> Tail {
+    Tail {
         engine: ENGINE,
         generation: 1,
         sequence,
         undone: 0,
-        state: HeadState::Owned,
+        state: TailState::Owned,
         owner: OwnerId(2),
         ownership: Duration::from_secs(3),
     }
@@ -36,7 +36,7 @@ fn slot(sequence: u64, covered: u64) -> Slot<u64> {
         version: sequence,
         checksum: checksum(sequence),
         entry: Entry {
-            head: head(sequence),
+            header: header(sequence),
             previous: (sequence > 1).then(|| checksum(sequence - 1)),
             base: base(covered),
         },
@@ -55,31 +55,31 @@ fn slots(tail: u64, covered: u64) -> Vec<SlotRead<u64>> {
 fn loaded(tail: u64, covered: u64) -> Ring<u64> {
     let mut ring = Ring::new(RingLimits::new(SLOTS));
     let seen = ring.load(ENGINE, slots(tail, covered));
-    assert_eq!(seen, Loaded::Seen(sighting(Found::Head(head(tail)))));
+    assert_eq!(seen, Loaded::Seen(observation(Found::Tail(header(tail)))));
     ring
 }
 
-fn sighting(found: Found) -> Sighting {
-    Sighting {
+fn observation(found: Found) -> Observation {
+    Observation {
         engine: ENGINE,
         found,
     }
 }
 
-fn unusable(refusal: Refusal) -> Sighting {
-    sighting(Found::Unusable(refusal))
+fn unusable(refusal: Refusal) -> Observation {
+    observation(Found::Unusable(refusal))
 }
 
-/// Returns the head of a take-over after this entry.
-fn take_over(after: u64) -> Head {
-    Head {
+/// Returns the header of a take-over after this entry.
+fn take_over(after: u64) -> Tail {
+    Tail {
         generation: 2,
         owner: OwnerId(3),
-        ..head(after + 1)
+        ..header(after + 1)
     }
 }
 
-const SEAL: fn(&Entry) -> Checksum = |it| Checksum(u128::from(it.head.sequence));
+const SEAL: fn(&Entry) -> Checksum = |it| Checksum(u128::from(it.header.sequence));
 
 #[test]
 fn an_owner_acts_at_a_quarter_three_quarters_and_fifteen_sixteenths() {
@@ -121,7 +121,7 @@ fn the_last_slots_are_for_take_overs_and_then_a_take_over_names_a_base() {
 #[test]
 fn an_entry_names_a_base_only_if_it_contains_more_and_nothing_that_is_not_in_the_log() {
     for (new, named) in [(3, 4), (4, 4), (5, 5), (6, 6), (7, 4)] {
-        let append = loaded(6, 4).append(head(7), None, base(new), SEAL);
+        let append = loaded(6, 4).append(header(7), None, base(new), SEAL);
         assert_eq!(append.unwrap().entry.base, base(named), "{new}");
     }
 }
@@ -145,10 +145,10 @@ fn a_home_that_lost_its_last_entry_is_refused_before_a_take_over() {
     let mut ring = loaded(20, 10);
     // The slot of entry 21 is as it was.
     let next = SlotRead::Found(slot(5, 0));
-    let silence = Followed::Silent(sighting(Found::Head(head(20))));
+    let silence = Followed::Silent(observation(Found::Tail(header(20))));
     assert_eq!(ring.handle_read(ENGINE, next), silence);
     let lost = |read| loaded(20, 10).append(take_over(20), Some(read), None, SEAL);
-    let older = Blocked::Moved(sighting(Found::Head(head(4))));
+    let older = Blocked::Moved(observation(Found::Tail(header(4))));
     assert_eq!(lost(SlotRead::Found(slot(4, 0))), Err(older));
     let deleted = Blocked::Moved(unusable(Refusal::SlotDeleted { slot: 4 }));
     assert_eq!(lost(SlotRead::Absent), Err(deleted));
@@ -160,7 +160,7 @@ fn a_home_that_lost_its_last_entry_is_refused_before_a_take_over() {
 #[test]
 fn an_entry_that_does_not_follow_the_own_tail_shows_that_the_log_went_back() {
     let went_back = |found| {
-        let (known, found) = (head(4), Some(head(found)));
+        let (known, found) = (header(4), Some(header(found)));
         unusable(Refusal::WentBack { known, found })
     };
     let foreign = Slot {
@@ -184,7 +184,7 @@ fn an_entry_that_does_not_follow_the_own_tail_shows_that_the_log_went_back() {
 #[test]
 fn a_slot_without_a_value_is_silence_in_the_first_round_and_deleted_after_it() {
     for (tail, refusal) in [(4, None), (20, Some(Refusal::SlotDeleted { slot: 5 }))] {
-        let known = sighting(Found::Head(head(tail)));
+        let known = observation(Found::Tail(header(tail)));
         let seen = refusal.map_or(known, unusable);
         let read = loaded(tail, 10).handle_read(ENGINE, SlotRead::Absent);
         assert_eq!(read, Followed::Silent(seen));
@@ -232,13 +232,13 @@ fn owner() -> (Ownership, Ring<u64>) {
     let Loaded::Seen(seen) = ring.load(ENGINE, slots(0, 0)) else {
         unreachable!();
     };
-    ownership.handle_head(now, Look::Found(seen));
-    let Some(OwnershipOutput::Append(head)) = ownership.poll_output() else {
+    ownership.handle_tail(now, Look::Found(seen));
+    let Some(OwnershipOutput::Append(header)) = ownership.poll_output() else {
         unreachable!();
     };
-    assert!(ring.append(head, None, None, SEAL).is_ok());
-    let fate = ring.handle_replaced(&mut ownership, now, ENGINE, Replaced::Done(1));
-    assert_eq!(fate, Fate::Applied);
+    assert!(ring.append(header, None, None, SEAL).is_ok());
+    let outcome = ring.handle_replaced(&mut ownership, now, ENGINE, Replaced::Done(1));
+    assert_eq!(outcome, AppendOutcome::Committed);
     ownership.handle_loaded(now, 1);
     assert!(ownership.poll_output().is_some());
     (ownership, ring)
@@ -252,32 +252,42 @@ fn one_outcome_follows_from_each_answer_of_the_home() {
     };
     let other = Slot {
         entry: Entry {
-            head: take_over(1),
+            header: take_over(1),
             ..slot(2, 0).entry
         },
         ..slot(2, 0)
     };
-    for (answer, fate) in [
-        (Replaced::Done(2), Fate::Applied),
-        (Replaced::Changed(SlotRead::Found(own)), Fate::Applied),
-        (Replaced::NotApplied, Fate::Undone),
-        (Replaced::Unknown, Fate::Repeated),
+    for (answer, outcome) in [
+        (Replaced::Done(2), AppendOutcome::Committed),
+        (
+            Replaced::Changed(SlotRead::Found(own)),
+            AppendOutcome::Committed,
+        ),
+        (Replaced::NotApplied, AppendOutcome::Refused),
+        (Replaced::Unknown, AppendOutcome::Unknown),
         // The home shows the expected value: the attempt may still be applied.
-        (Replaced::Changed(SlotRead::Absent), Fate::Repeated),
-        (Replaced::Changed(SlotRead::Found(other)), Fate::Lost),
+        (Replaced::Changed(SlotRead::Absent), AppendOutcome::Unknown),
+        (
+            Replaced::Changed(SlotRead::Found(other)),
+            AppendOutcome::Superseded(observation(Found::Tail(take_over(1)))),
+        ),
     ] {
         let (mut ownership, mut ring) = owner();
-        let head = ownership.append(Instant::default()).unwrap();
-        let append = ring.append(head, None, None, SEAL).unwrap();
+        let header = ownership.append(Instant::default()).unwrap();
+        let append = ring.append(header, None, None, SEAL).unwrap();
         assert_eq!((append.slot, append.expected), (2, None));
         let now = Instant::default();
         let told = ring.handle_replaced(&mut ownership, now, ENGINE, answer.clone());
-        assert_eq!(told, fate, "{answer:?}");
-        let again = ring.append(head, None, base(1), |_| Checksum(99));
+        assert_eq!(told, outcome, "{answer:?}");
+        let again = ring.append(header, None, base(1), |_| Checksum(99));
         let is_same = again == Ok(append);
-        assert_eq!(is_same, fate == Fate::Repeated, "{answer:?}");
+        assert_eq!(is_same, outcome == AppendOutcome::Unknown, "{answer:?}");
         let tail = ring.tail().map(|it| it.version);
-        let applied = if fate == Fate::Applied { 2 } else { 1 };
+        let applied = if outcome == AppendOutcome::Committed {
+            2
+        } else {
+            1
+        };
         assert_eq!(tail, Some(applied), "{answer:?}");
     }
 }
@@ -286,18 +296,18 @@ fn one_outcome_follows_from_each_answer_of_the_home() {
 fn an_owner_that_misses_the_slot_of_its_next_entry_resigns_and_takes_nothing_over() {
     let (mut ownership, mut ring) = owner();
     for sequence in 2..=SLOTS {
-        let head = ownership.append(Instant::default()).unwrap();
-        ring.append(head, None, base(sequence - 1), SEAL).unwrap();
+        let header = ownership.append(Instant::default()).unwrap();
+        ring.append(header, None, base(sequence - 1), SEAL).unwrap();
         let done = Replaced::Done(sequence);
-        let fate = ring.handle_replaced(&mut ownership, Instant::default(), ENGINE, done);
-        assert_eq!(fate, Fate::Applied);
+        let outcome = ring.handle_replaced(&mut ownership, Instant::default(), ENGINE, done);
+        assert_eq!(outcome, AppendOutcome::Committed);
     }
-    let head = ownership.append(Instant::default()).unwrap();
-    let append = ring.append(head, None, None, SEAL).unwrap();
+    let header = ownership.append(Instant::default()).unwrap();
+    let append = ring.append(header, None, None, SEAL).unwrap();
     assert_eq!((append.slot, append.expected), (1, Some(1)));
     let absent = Replaced::Changed(SlotRead::Absent);
-    let fate = ring.handle_replaced(&mut ownership, Instant::default(), ENGINE, absent);
-    assert_eq!(fate, Fate::Lost);
+    let outcome = ring.handle_replaced(&mut ownership, Instant::default(), ENGINE, absent);
+    assert!(matches!(outcome, AppendOutcome::Superseded(_)));
     let refusal = Refusal::SlotDeleted { slot: 1 };
     assert_eq!(ownership.refusal(), Some(refusal));
     assert_eq!(ownership.role(Instant::default()), OwnershipRole::Refusing);

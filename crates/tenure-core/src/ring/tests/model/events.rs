@@ -178,8 +178,8 @@ impl Model for Bounds {
             }
             Action::Commit(id, key) => {
                 next.left.changes -= 1;
-                let head = next.servers[id].ownership.append(clock)?;
-                next.send(id, head, Some(key));
+                let header = next.servers[id].ownership.append(clock)?;
+                next.send(id, header, Some(key));
                 next.drain(id);
             }
             Action::Answer(id) => {

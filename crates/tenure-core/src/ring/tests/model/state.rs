@@ -105,7 +105,7 @@ pub(super) struct Message {
 
 impl Message {
     pub(super) const fn sequence(&self) -> u64 {
-        self.value.entry.head.sequence
+        self.value.entry.header.sequence
     }
 }
 
@@ -191,7 +191,7 @@ impl Server {
 
     fn apply(&mut self, value: &Value) {
         if let Some(key) = value.key {
-            self.content[key] = self.content[key].max(value.entry.head.sequence);
+            self.content[key] = self.content[key].max(value.entry.header.sequence);
         }
     }
 
@@ -212,7 +212,7 @@ impl State {
         while let Some(output) = self.servers[id].ownership.poll_output() {
             match output {
                 OwnershipOutput::Look => self.servers[id].looks = true,
-                OwnershipOutput::Append(head) => self.send(id, head, None),
+                OwnershipOutput::Append(header) => self.send(id, header, None),
                 OwnershipOutput::Took { generation } => {
                     let now = self.clock();
                     self.servers[id].ownership.handle_loaded(now, generation);
@@ -236,14 +236,14 @@ impl State {
     }
 
     /// Sends an append with a change, or another attempt of an append.
-    pub(super) fn send(&mut self, id: usize, head: Head, key: Option<usize>) {
+    pub(super) fn send(&mut self, id: usize, header: Tail, key: Option<usize>) {
         let now = self.clock();
         let server = &mut self.servers[id];
-        let tail = server.ring.tail().map(|it| it.entry.head.sequence);
+        let tail = server.ring.tail().map(|it| it.entry.header.sequence);
         let read = tail.map(|it| Value::read(self.slots[server.ring.slot_of(it) as usize]));
         let new_base = server.written(&self.files);
         let mut sealed = None;
-        let append = server.ring.append(head, read, new_base, |&entry| {
+        let append = server.ring.append(header, read, new_base, |&entry| {
             let value = *sealed.insert(Value { entry, key });
             value.checksum()
         });
@@ -272,8 +272,8 @@ impl State {
             }
             Err(blocked) => {
                 let outcome = match blocked {
-                    Blocked::Behind | Blocked::NeedsBase => Outcome::NotApplied,
-                    Blocked::Moved(sighting) => Outcome::Refused(sighting),
+                    Blocked::Behind | Blocked::NeedsBase => AppendOutcome::Refused,
+                    Blocked::Moved(observation) => AppendOutcome::Superseded(observation),
                 };
                 let _ = server.ownership.handle_appended(now, outcome);
             }
@@ -288,14 +288,14 @@ impl State {
             return false;
         }
         let entry = message.value.entry;
-        let before = self.newest.map_or(0, |it| it.head.sequence);
-        if entry.head.sequence != before + 1 {
+        let before = self.newest.map_or(0, |it| it.header.sequence);
+        if entry.header.sequence != before + 1 {
             self.broken = Some("the chain forks");
         }
         self.slots[slot] = Some(message.value);
         self.newest = Some(entry);
         if let Some(key) = message.value.key {
-            self.committed[key] = entry.head.sequence;
+            self.committed[key] = entry.header.sequence;
         }
         true
     }
@@ -315,10 +315,10 @@ impl State {
             .ring
             .handle_replaced(&mut server.ownership, now, ENGINE, answer)
         {
-            Fate::Applied => {
+            AppendOutcome::Committed => {
                 server.apply(&value);
                 if let Some(key) = value.key {
-                    self.acknowledged[key] = value.entry.head.sequence;
+                    self.acknowledged[key] = value.entry.header.sequence;
                 }
                 let written = server.writing.map(id_of);
                 let is_named = written.is_some() && written == value.entry.base.map(|it| it.newest);
@@ -326,20 +326,20 @@ impl State {
                     server.writing = None;
                 }
                 let is_take_over =
-                    value.entry.head.sequence > 1 && self.event == Some(Event::TookOver);
+                    value.entry.header.sequence > 1 && self.event == Some(Event::TookOver);
                 self.event = match (is_take_over, is_named, is_own) {
                     (true, true, _) => Some(Event::TookOverWithBase),
                     (_, _, true) => Some(Event::FoundOwn),
                     _ => self.event,
                 };
             }
-            Fate::Repeated => {
+            AppendOutcome::Unknown => {
                 sending.is_in_flight = false;
                 sending.is_unknown |= is_unknown;
                 server.sending = Some(sending);
             }
-            Fate::Undone => self.event = Some(Event::Undone),
-            Fate::Lost => {
+            AppendOutcome::Refused => self.event = Some(Event::Undone),
+            AppendOutcome::Superseded(_) => {
                 self.event = Some(Event::Lost);
                 server.forget();
             }
@@ -353,7 +353,7 @@ impl State {
         let message = sending.message;
         let took_over = self
             .newest
-            .is_some_and(|it| it.head.generation < message.value.entry.head.generation);
+            .is_some_and(|it| it.header.generation < message.value.entry.header.generation);
         Some(match self.replace(&message) {
             true => {
                 self.event = took_over.then_some(Event::TookOver);
@@ -393,14 +393,14 @@ impl State {
                 server.forget();
                 return;
             }
-            Followed::Next(sighting) => {
+            Followed::Next(observation) => {
                 server.apply(&value.expect("an entry"));
                 server.looks = false;
-                server.ownership.handle_head(now, Look::Found(sighting));
+                server.ownership.handle_tail(now, Look::Found(observation));
             }
-            Followed::Silent(sighting) => {
+            Followed::Silent(observation) => {
                 server.looks = false;
-                server.ownership.handle_head(now, Look::Found(sighting));
+                server.ownership.handle_tail(now, Look::Found(observation));
             }
         }
         self.drain(id);
@@ -414,15 +414,15 @@ impl State {
             return;
         };
         let found = reads.iter().copied().map(Value::read).collect();
-        let Loaded::Seen(sighting) = server.ring.load(ENGINE, found) else {
+        let Loaded::Seen(observation) = server.ring.load(ENGINE, found) else {
             self.event = Some(Event::Again);
             return;
         };
-        if matches!(sighting.found, Found::Unusable(_)) {
+        if matches!(observation.found, Found::Unusable(_)) {
             self.broken = Some("a server refuses a log that is in order");
         }
-        let tail = server.ring.tail().map(|it| it.entry.head);
-        if sighting.found != tail.map_or(Found::Empty, Found::Head) {
+        let tail = server.ring.tail().map(|it| it.entry.header);
+        if observation.found != tail.map_or(Found::Empty, Found::Tail) {
             return;
         }
         server.content = [0; 2];
@@ -439,13 +439,13 @@ impl State {
         }
         let covered = server.ring.base().map_or(0, |it| it.covered);
         for value in reads.iter().flatten() {
-            if value.entry.head.sequence > covered {
+            if value.entry.header.sequence > covered {
                 server.apply(value);
             }
         }
         server.reads = None;
         server.looks = false;
-        server.ownership.handle_head(now, Look::Found(sighting));
+        server.ownership.handle_tail(now, Look::Found(observation));
         self.drain(id);
     }
 
@@ -469,9 +469,9 @@ impl State {
             content = [file.chunks[0]?, file.chunks[1]?];
         }
         let first = newest.base.map_or(0, |it| it.covered) + 1;
-        for sequence in first..=newest.head.sequence {
+        for sequence in first..=newest.header.sequence {
             let mut values = self.slots.iter().flatten();
-            let value = values.find(|it| it.entry.head.sequence == sequence)?;
+            let value = values.find(|it| it.entry.header.sequence == sequence)?;
             if let Some(key) = value.key {
                 content[key] = content[key].max(sequence);
             }
@@ -484,7 +484,7 @@ impl State {
         let lacks = |content: Content| (0..2).any(|key| content[key] < self.acknowledged[key]);
         for server in self.servers.iter().filter(|it| it.serves(self.now)) {
             let known = server.ring.tail().map(|it| it.entry);
-            if known.map(|it| it.head.generation) != self.newest.map(|it| it.head.generation) {
+            if known.map(|it| it.header.generation) != self.newest.map(|it| it.header.generation) {
                 return Some("a server answers from memory after a take-over");
             }
             if lacks(server.content) {
