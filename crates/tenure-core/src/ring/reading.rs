@@ -60,7 +60,12 @@ impl<V: Clone + Eq> Ring<V> {
                     }
                     it if it == next => Followed::Silent(here(self.forked(header))),
                     it if it > next => Followed::Behind,
-                    it if it == overwritten => silence(tail),
+                    it if it == overwritten => {
+                        let silence = silence(tail);
+                        let index = self.index(next);
+                        self.slots[index] = Some(slot);
+                        silence
+                    }
                     // An older round: the read is stale, or the log went back.
                     _ => Followed::Silent(here(Found::Tail(header))),
                 }

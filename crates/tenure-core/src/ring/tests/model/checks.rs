@@ -35,79 +35,34 @@ const TWO: Bounds = Bounds {
     deletes_slots: false,
 };
 
-/// Two servers: the first one has entry 1, and the second one follows.
+/// The first server owns the log with entry 1. The second one follows.
+const OWN: &[Action] = &[Read(0), Read(0), Load(0), Answer(0)];
+const FOLLOW: &[Action] = &[Read(1), Read(1), Load(1)];
 const OWNED: Bounds = Bounds {
-    begin: &[
-        Read(0),
-        Read(0),
-        Load(0),
-        Answer(0),
-        Read(1),
-        Read(1),
-        Load(1),
-    ],
+    begin: &[OWN, FOLLOW],
     ..TWO
 };
 
+const BASE: &[Action] = &[BeginBase(0), Chunk(0, 0), Chunk(0, 1)];
+const OTHER_BASE: &[Action] = &[BeginBase(1), Chunk(1, 0), Chunk(1, 1)];
+const CHANGE: &[Action] = &[Commit(0, 0), Answer(0)];
+
 /// Both servers have written a base of entry 1, the second server first.
 const TWO_BASES: Bounds = Bounds {
-    begin: &[
-        Read(0),
-        Read(0),
-        Load(0),
-        Answer(0),
-        Read(1),
-        Read(1),
-        Load(1),
-        BeginBase(1),
-        Chunk(1, 0),
-        Chunk(1, 1),
-        BeginBase(0),
-        Chunk(0, 0),
-        Chunk(0, 1),
-        Commit(0, 0),
-    ],
+    begin: &[OWN, FOLLOW, OTHER_BASE, BASE, &[Commit(0, 0)]],
     ..TWO
 };
 
 /// The owner has written a round and a half since then, and has the base of entry 2.
 const BEHIND: Bounds = Bounds {
-    entries: 6,
-    begin: &[
-        Read(0),
-        Read(0),
-        Load(0),
-        Answer(0),
-        Read(1),
-        Read(1),
-        Load(1),
-        Commit(0, 0),
-        Answer(0),
-        BeginBase(0),
-        Chunk(0, 0),
-        Chunk(0, 1),
-        Commit(0, 0),
-        Answer(0),
-        Commit(0, 1),
-        Answer(0),
-    ],
+    begin: &[OWN, FOLLOW, CHANGE, BASE, CHANGE, CHANGE],
     ..TWO
 };
 
 /// The second server has read three of four slots when there was entry 1.
 const READING: Bounds = Bounds {
     slots: 4,
-    begin: &[
-        Read(0),
-        Read(0),
-        Read(0),
-        Read(0),
-        Load(0),
-        Answer(0),
-        Read(1),
-        Read(1),
-        Read(1),
-    ],
+    begin: &[&[Read(0), Read(0)], OWN, &[Read(1), Read(1), Read(1)]],
     ..TWO
 };
 
@@ -295,9 +250,14 @@ fn the_log_keeps_its_promises_in_long_random_walks() {
 /// has: this is a log of names that are used once.
 #[test]
 fn a_log_that_creates_and_deletes_names_is_found_out() {
-    let begin = [READING.begin, &[Read(1), Load(1), Commit(0, 0)]].concat();
     let bounds = Bounds {
-        begin: begin.leak(),
+        begin: &[
+            &[Read(0), Read(0)],
+            OWN,
+            &[Read(1), Read(1)],
+            FOLLOW,
+            &[Commit(0, 0)],
+        ],
         deletes_slots: true,
         ..with(left(2, 0, 1), 3, READING)
     };

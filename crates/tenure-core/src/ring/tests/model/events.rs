@@ -17,7 +17,7 @@ pub(super) struct Bounds {
     pub(super) ownership: u64,
     pub(super) left: Left,
     /// The events before the search begins.
-    pub(super) begin: &'static [Action],
+    pub(super) begin: &'static [&'static [Action]],
     /// Whether servers delete the slots that the base contains, and never use one again if there are
     /// more than entries.
     pub(super) deletes_slots: bool,
@@ -112,7 +112,6 @@ impl Model for Bounds {
 
     fn init_states(&self) -> Vec<State> {
         let server = |id| Server::new(self, id, 0, 0);
-        let free = |left: u8| left + self.begin.len() as u8;
         let mut state = State {
             now: 0,
             slots: (0..self.slots).map(|_| None).collect(),
@@ -120,12 +119,9 @@ impl Model for Bounds {
             sent: Vec::new(),
             servers: (0..self.servers).map(server).collect(),
             left: Left {
-                ticks: free(0),
-                changes: free(0),
-                bases: free(0),
-                losses: free(0),
-                failures: free(0),
-                crashes: free(0),
+                changes: u8::MAX,
+                bases: u8::MAX,
+                ..self.left
             },
             newest: None,
             committed: [0; 2],
@@ -136,7 +132,7 @@ impl Model for Bounds {
         for id in 0..self.servers {
             state.drain(id);
         }
-        for &action in self.begin {
+        for &action in self.begin.iter().copied().flatten() {
             let next = self.next_state(&state, action);
             state = next.unwrap_or_else(|| panic!("{action:?} is not possible"));
         }

@@ -272,7 +272,11 @@ impl State {
             }
             Err(blocked) => {
                 let outcome = match blocked {
-                    Blocked::Behind | Blocked::NeedsBase => AppendOutcome::Refused,
+                    Blocked::Behind => {
+                        server.forget();
+                        AppendOutcome::Refused
+                    }
+                    Blocked::NeedsBase => AppendOutcome::Refused,
                     Blocked::Moved(observation) => AppendOutcome::Superseded(observation),
                 };
                 let _ = server.ownership.handle_appended(now, outcome);
