@@ -37,6 +37,7 @@ pub enum Blocked {
     Moved(Observation),
 }
 
+#[allow(clippy::result_large_err)] // There is one append at a time.
 impl<V: Clone + Eq> Ring<V> {
     /// Creates the machine of a server that has read nothing.
     #[must_use]
@@ -186,7 +187,7 @@ impl<V: Clone + Eq> Ring<V> {
     fn next_base(&self, new: Option<Base>) -> Option<Base> {
         // Argument 6: it contains more than the base before, and only what is durable.
         new.filter(|it| it.covered > self.covered() && it.covered <= self.tail)
-            .or(self.base())
+            .or_else(|| self.base())
     }
 
     /// Returns the version of the entry that is overwritten. There must be no value only in the first
