@@ -1,6 +1,27 @@
 //! The inputs and outputs of an [`Ownership`](super::Ownership).
 
-use super::{EngineId, Observation, Tail};
+use super::{EngineId, Tail};
+
+/// An answer of the service that keeps the log: to a read of the tail, or to an append that was
+/// refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Observation {
+    /// The identity of the service that answered.
+    pub engine: EngineId,
+    /// The tail that stands in the log.
+    pub found: Found,
+}
+
+/// The tail that stands in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Found {
+    /// The log is empty.
+    Empty,
+    /// This tail.
+    Tail(Tail),
+    /// Something else, which no server takes over.
+    Unusable(Refusal),
+}
 
 /// The result of a read of the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

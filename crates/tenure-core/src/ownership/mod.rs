@@ -89,8 +89,10 @@ mod tail;
 mod timings;
 
 pub use machine::Ownership;
-pub use message::{AppendOutcome, Look, OwnershipOutput, OwnershipRole, Refusal};
-pub use tail::{EngineId, Found, Observation, OwnerId, Tail, TailState};
+pub use message::{
+    AppendOutcome, Found, Look, Observation, OwnershipOutput, OwnershipRole, Refusal,
+};
+pub use tail::{EngineId, OwnerId, Tail, TailState};
 #[cfg(test)]
 mod tests;
 

@@ -3,8 +3,6 @@
 use core::fmt;
 use core::time::Duration;
 
-use super::Refusal;
-
 /// One start of a server. Two starts of the same server have different ids, so that the bytes of
 /// two tails are never equal by chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,25 +50,4 @@ pub enum TailState {
     Restoring,
     /// The content was moved to another log for good: no server may take over.
     Retired,
-}
-
-/// An answer of the service that keeps the log: to a read of the tail, or to an append that was
-/// refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Observation {
-    /// The identity of the service that answered.
-    pub engine: EngineId,
-    /// The tail that stands in the log.
-    pub found: Found,
-}
-
-/// The tail that stands in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Found {
-    /// The log is empty.
-    Empty,
-    /// This tail.
-    Tail(Tail),
-    /// Something else, which no server takes over.
-    Unusable(Refusal),
 }

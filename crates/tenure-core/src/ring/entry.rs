@@ -66,7 +66,7 @@ pub enum SlotRead<V> {
 
 /// The answer to a replace of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Replaced<V> {
+pub enum SlotReplaced<V> {
     /// The entry was written and is durable. It has this version.
     Done(V),
     /// The slot does not have the expected version. The read shows the present value, and is not

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    Append, Base, Checksum, Entry, FileId, Pressure, Replaced, RingLimits, Slot, SlotRead,
+    Append, Base, Checksum, Entry, FileId, Pressure, RingLimits, Slot, SlotRead, SlotReplaced,
 };
 use crate::Instant;
 use crate::ownership::{AppendOutcome, EngineId, Found, Observation, Ownership, Refusal, Tail};
@@ -11,7 +11,7 @@ use crate::ownership::{AppendOutcome, EngineId, Found, Observation, Ownership, R
 /// The log in a ring of slots, as one server sees it; see the [module](super). `V` is the type of the
 /// versions of the home.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ring<V> {
+pub struct LogRing<V> {
     pub(super) limits: RingLimits,
     /// The entry that this server has seen last in each slot.
     pub(super) slots: Vec<Option<Slot<V>>>,
@@ -31,14 +31,14 @@ pub enum Blocked {
     /// This server does not know the entry before, or the entry that is overwritten. It reads all
     /// slots again. The append is [`AppendOutcome::Refused`].
     Behind,
-    /// [`Ring::needs_base`]: the append is [`AppendOutcome::Refused`].
+    /// [`LogRing::needs_base`]: the append is [`AppendOutcome::Refused`].
     NeedsBase,
     /// The tail is not in its slot any more: [`AppendOutcome::Superseded`] with this observation.
     Moved(Observation),
 }
 
 #[allow(clippy::result_large_err)] // There is one append at a time.
-impl<V: Clone + Eq> Ring<V> {
+impl<V: Clone + Eq> LogRing<V> {
     /// Creates the machine of a server that has read nothing.
     #[must_use]
     pub fn new(limits: RingLimits) -> Self {
@@ -230,7 +230,7 @@ impl<V: Clone + Eq> Ring<V> {
         ownership: &mut Ownership,
         now: Instant,
         engine: EngineId,
-        answer: Replaced<V>,
+        answer: SlotReplaced<V>,
     ) -> AppendOutcome {
         let Some(append) = self.pending.take() else {
             return AppendOutcome::Unknown;
@@ -238,10 +238,10 @@ impl<V: Clone + Eq> Ring<V> {
         let superseded = |found| AppendOutcome::Superseded(Observation { engine, found });
         let sequence = append.entry.header.sequence;
         let (outcome, version) = match answer {
-            Replaced::Done(version) => (AppendOutcome::Committed, Some(version)),
-            Replaced::NotApplied => (AppendOutcome::Refused, None),
-            Replaced::Unknown => (AppendOutcome::Unknown, None),
-            Replaced::Changed(read) => match read {
+            SlotReplaced::Done(version) => (AppendOutcome::Committed, Some(version)),
+            SlotReplaced::NotApplied => (AppendOutcome::Refused, None),
+            SlotReplaced::Unknown => (AppendOutcome::Unknown, None),
+            SlotReplaced::Changed(read) => match read {
                 // The expected value stands there, so this attempt may still be applied.
                 SlotRead::Unchanged => (AppendOutcome::Unknown, None),
                 SlotRead::Absent if append.expected.is_none() => (AppendOutcome::Unknown, None),

@@ -2,7 +2,7 @@
 //!
 //! Entry `s` is written into slot `s mod N` by a replace of exactly the version of entry `s - N`. So
 //! one conditional write is the commit, the fence, the heartbeat and the take-over, and no slot is
-//! ever deleted. [`Ring`] is a pure state machine for one server: it knows the slots, the newest
+//! ever deleted. [`LogRing`] is a pure state machine for one server: it knows the slots, the newest
 //! entry (the tail) and the base. It is a part below [`Ownership`](crate::ownership::Ownership),
 //! which knows who owns the log and since when, and keeps all times. The ring has no clock.
 //!
@@ -46,24 +46,24 @@
 //! # Use
 //!
 //! - [`OwnershipOutput::Look`](crate::ownership::OwnershipOutput::Look): read the slot of the next
-//!   entry and call [`Ring::handle_read`]. While it is [`Followed::Next`], apply the entry to the
+//!   entry and call [`LogRing::handle_read`]. While it is [`Followed::Next`], apply the entry to the
 //!   replica and read on. If it is [`Followed::Behind`], and at a start, read all slots, call
-//!   [`Ring::load`], and bring the replica to the tail. Then call
+//!   [`LogRing::load`], and bring the replica to the tail. Then call
 //!   [`Ownership::handle_tail`](crate::ownership::Ownership::handle_tail) with the observation.
 //! - [`OwnershipOutput::Append`](crate::ownership::OwnershipOutput::Append), and the tail of
-//!   [`Ownership::append`](crate::ownership::Ownership::append): call [`Ring::append`], send what it
-//!   returns, and call [`Ring::handle_replaced`]. Before a take-over, read the slot of the tail.
-//! - After a take-over or [`Ring::begin_base`], and every hour: delete what
-//!   [`Ring::is_superseded`].
+//!   [`Ownership::append`](crate::ownership::Ownership::append): call [`LogRing::append`], send what it
+//!   returns, and call [`LogRing::handle_replaced`]. Before a take-over, read the slot of the tail.
+//! - After a take-over or [`LogRing::begin_base`], and every hour: delete what
+//!   [`LogRing::is_superseded`].
 
 mod entry;
 mod machine;
 mod reading;
 
 pub use entry::{
-    Append, Base, Checksum, Entry, FileId, Pressure, Replaced, RingLimits, Slot, SlotRead,
+    Append, Base, Checksum, Entry, FileId, Pressure, RingLimits, Slot, SlotRead, SlotReplaced,
 };
-pub use machine::{Blocked, Ring};
+pub use machine::{Blocked, LogRing};
 pub use reading::{Followed, Loaded};
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use super::{Ring, Slot, SlotRead};
+use super::{LogRing, Slot, SlotRead};
 use crate::ownership::{EngineId, Found, Observation, Refusal};
 
 /// The meaning of the slot of the next entry.
@@ -20,14 +20,14 @@ pub enum Followed {
 /// The meaning of a read of all slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Loaded {
-    /// The newest chain, or the reason why there is none. If [`Ring::tail`] is this header, the content
-    /// is that of [`Ring::base`] and of all entries after it, which [`Ring::entry`] has.
+    /// The newest chain, or the reason why there is none. If [`LogRing::tail`] is this header, the content
+    /// is that of [`LogRing::base`] and of all entries after it, which [`LogRing::entry`] has.
     Seen(Observation),
     /// The ring has moved on meanwhile: read all slots again.
     Again,
 }
 
-impl<V: Clone + Eq> Ring<V> {
+impl<V: Clone + Eq> LogRing<V> {
     /// Returns the slot of the next entry, and its version as far as the server knows.
     #[must_use]
     pub fn next_read(&self) -> (u64, Option<&V>) {

@@ -52,8 +52,8 @@ fn slots(tail: u64, covered: u64) -> Vec<SlotRead<u64>> {
     slots
 }
 
-fn loaded(tail: u64, covered: u64) -> Ring<u64> {
-    let mut ring = Ring::new(RingLimits::new(SLOTS));
+fn loaded(tail: u64, covered: u64) -> LogRing<u64> {
+    let mut ring = LogRing::new(RingLimits::new(SLOTS));
     let seen = ring.load(ENGINE, slots(tail, covered));
     assert_eq!(seen, Loaded::Seen(observation(Found::Tail(header(tail)))));
     ring
@@ -83,7 +83,7 @@ const SEAL: fn(&Entry) -> Checksum = |it| Checksum(u128::from(it.header.sequence
 
 #[test]
 fn an_owner_acts_at_a_quarter_three_quarters_and_fifteen_sixteenths() {
-    let mut ring = Ring::<u64>::new(RingLimits::new(256));
+    let mut ring = LogRing::<u64>::new(RingLimits::new(256));
     let pressures = [
         (63, Pressure::Low),
         (64, Pressure::WriteSegment),
@@ -210,7 +210,7 @@ fn a_gap_is_read_again_and_is_damage_if_the_log_stood_still() {
             Refusal::SlotDamaged { slot: 5 },
         ),
     ] {
-        let mut ring = Ring::new(RingLimits::new(SLOTS));
+        let mut ring = LogRing::new(RingLimits::new(SLOTS));
         for tail in [22, 23] {
             let load = ring.load(ENGINE, with_gap(tail, gap.clone()));
             assert_eq!(load, Loaded::Again);
@@ -226,11 +226,11 @@ fn a_gap_is_read_again_and_is_damage_if_the_log_stood_still() {
 }
 
 /// Returns a machine that owns the log since entry 1, and its ring.
-fn owner() -> (Ownership, Ring<u64>) {
+fn owner() -> (Ownership, LogRing<u64>) {
     let now = Instant::default();
     let timings = OwnershipTimings::new(Duration::from_secs(3)).unwrap();
     let mut ownership = Ownership::new(timings, OwnerId(2), now);
-    let mut ring = Ring::new(RingLimits::new(SLOTS));
+    let mut ring = LogRing::new(RingLimits::new(SLOTS));
     assert_eq!(ownership.poll_output(), Some(OwnershipOutput::Look));
     let Loaded::Seen(seen) = ring.load(ENGINE, slots(0, 0)) else {
         unreachable!();
@@ -240,7 +240,7 @@ fn owner() -> (Ownership, Ring<u64>) {
         unreachable!();
     };
     assert!(ring.append(header, None, None, SEAL).is_ok());
-    let outcome = ring.handle_replaced(&mut ownership, now, ENGINE, Replaced::Done(1));
+    let outcome = ring.handle_replaced(&mut ownership, now, ENGINE, SlotReplaced::Done(1));
     assert_eq!(outcome, AppendOutcome::Committed);
     ownership.handle_loaded(now, 1);
     assert!(ownership.poll_output().is_some());
@@ -261,17 +261,20 @@ fn one_outcome_follows_from_each_answer_of_the_home() {
         ..slot(2, 0)
     };
     for (answer, outcome) in [
-        (Replaced::Done(2), AppendOutcome::Committed),
+        (SlotReplaced::Done(2), AppendOutcome::Committed),
         (
-            Replaced::Changed(SlotRead::Found(own)),
+            SlotReplaced::Changed(SlotRead::Found(own)),
             AppendOutcome::Committed,
         ),
-        (Replaced::NotApplied, AppendOutcome::Refused),
-        (Replaced::Unknown, AppendOutcome::Unknown),
+        (SlotReplaced::NotApplied, AppendOutcome::Refused),
+        (SlotReplaced::Unknown, AppendOutcome::Unknown),
         // The home shows the expected value: the attempt may still be applied.
-        (Replaced::Changed(SlotRead::Absent), AppendOutcome::Unknown),
         (
-            Replaced::Changed(SlotRead::Found(other)),
+            SlotReplaced::Changed(SlotRead::Absent),
+            AppendOutcome::Unknown,
+        ),
+        (
+            SlotReplaced::Changed(SlotRead::Found(other)),
             AppendOutcome::Superseded(observation(Found::Tail(take_over(1)))),
         ),
     ] {
@@ -301,14 +304,14 @@ fn an_owner_that_misses_the_slot_of_its_next_entry_resigns_and_takes_nothing_ove
     for sequence in 2..=SLOTS {
         let header = ownership.append(Instant::default()).unwrap();
         ring.append(header, None, base(sequence - 1), SEAL).unwrap();
-        let done = Replaced::Done(sequence);
+        let done = SlotReplaced::Done(sequence);
         let outcome = ring.handle_replaced(&mut ownership, Instant::default(), ENGINE, done);
         assert_eq!(outcome, AppendOutcome::Committed);
     }
     let header = ownership.append(Instant::default()).unwrap();
     let append = ring.append(header, None, None, SEAL).unwrap();
     assert_eq!((append.slot, append.expected), (1, Some(1)));
-    let absent = Replaced::Changed(SlotRead::Absent);
+    let absent = SlotReplaced::Changed(SlotRead::Absent);
     let outcome = ring.handle_replaced(&mut ownership, Instant::default(), ENGINE, absent);
     assert!(matches!(outcome, AppendOutcome::Superseded(_)));
     let refusal = Refusal::SlotDeleted { slot: 1 };

@@ -190,7 +190,7 @@ impl Model for Bounds {
             }
             Action::GiveUp(id) => {
                 next.left.losses -= 1;
-                next.answer(id, Replaced::Unknown);
+                next.answer(id, SlotReplaced::Unknown);
             }
             Action::Fail(id) => {
                 next.left.failures -= 1;

@@ -120,7 +120,7 @@ pub(super) struct File {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Server {
     pub(super) ownership: Ownership,
-    pub(super) ring: Ring<Checksum>,
+    pub(super) ring: LogRing<Checksum>,
     starts: u8,
     /// The ownership has asked for a read.
     pub(super) looks: bool,
@@ -159,7 +159,7 @@ impl Server {
         let owner = OwnerId(u128::from(starts) * 4 + id as u128);
         Self {
             ownership: Ownership::new(timings, owner, Instant::from_nanos(now)),
-            ring: Ring::new(limits),
+            ring: LogRing::new(limits),
             starts,
             looks: false,
             reads: Some(Vec::new()),
@@ -305,16 +305,15 @@ impl State {
     }
 
     /// Hands the answer to the append to its server.
-    pub(super) fn answer(&mut self, id: usize, answer: Replaced<Checksum>) {
+    pub(super) fn answer(&mut self, id: usize, answer: SlotReplaced<Checksum>) {
         let now = self.clock();
         let server = &mut self.servers[id];
         let Some(mut sending) = server.sending.take() else {
             return;
         };
         let value = sending.message.value;
-        let is_own =
-            matches!(&answer, Replaced::Changed(SlotRead::Found(it)) if it.entry == value.entry);
-        let is_unknown = answer == Replaced::Unknown;
+        let is_own = matches!(&answer, SlotReplaced::Changed(SlotRead::Found(it)) if it.entry == value.entry);
+        let is_unknown = answer == SlotReplaced::Unknown;
         match server
             .ring
             .handle_replaced(&mut server.ownership, now, ENGINE, answer)
@@ -352,7 +351,7 @@ impl State {
     }
 
     /// Returns the answer to the append of a server, whose attempt reaches the home now.
-    pub(super) fn reach(&mut self, id: usize) -> Option<Replaced<Checksum>> {
+    pub(super) fn reach(&mut self, id: usize) -> Option<SlotReplaced<Checksum>> {
         let sending = self.servers[id].sending.filter(|it| it.is_in_flight)?;
         let message = sending.message;
         let took_over = self
@@ -361,9 +360,9 @@ impl State {
         Some(match self.replace(&message) {
             true => {
                 self.event = took_over.then_some(Event::TookOver);
-                Replaced::Done(message.key.checksum)
+                SlotReplaced::Done(message.key.checksum)
             }
-            false => Replaced::Changed(Value::read(self.slots[message.key.slot])),
+            false => SlotReplaced::Changed(Value::read(self.slots[message.key.slot])),
         })
     }
 
@@ -377,7 +376,7 @@ impl State {
                 return None;
             }
         }
-        self.answer(id, Replaced::NotApplied);
+        self.answer(id, SlotReplaced::NotApplied);
         Some(())
     }
 
