@@ -33,6 +33,7 @@ pub mod lease;
 pub mod detector;
 pub mod election;
 pub mod ownership;
+pub mod ring;
 
 pub mod wire;
 

@@ -1,16 +1,16 @@
-//! What a server knows of the log: the newest head, and since when.
+//! What a server knows of the log: the newest tail, and since when.
 
 use core::cmp::Ordering;
 
-use super::{EngineId, Found, Head, HeadState, OwnerId, OwnershipTimings, Refusal, Sighting};
+use super::{EngineId, Found, Observation, OwnerId, OwnershipTimings, Refusal, Tail, TailState};
 use crate::Instant;
 
 /// The view of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct View {
-    /// The newest head, and when its first sighting arrived.
-    known: Option<(Head, Instant)>,
-    /// The service, if it has shown an empty log and no head.
+    /// The newest tail, and when it was observed first.
+    known: Option<(Tail, Instant)>,
+    /// The service, if it has shown an empty log and no tail.
     empty: Option<EngineId>,
     /// The reason why the server takes nothing over.
     refusal: Option<Refusal>,
@@ -18,28 +18,28 @@ pub(super) struct View {
     answering_since: Option<Instant>,
     /// The arrival of the last answer.
     answered: Instant,
-    /// The first of the last answers, if all of them show older heads than the known one.
+    /// The first of the last answers, if all of them show older tails than the known one.
     older_since: Option<Instant>,
 }
 
-/// The source of a sighting.
+/// The source of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// A read, which may be stale.
     Read,
-    /// A refused append, which shows the current head.
+    /// A refused append, which shows the current tail.
     Append,
 }
 
-/// The relation of a sighting to the known head.
+/// The relation of an observation to the known tail.
 enum Relation {
-    /// There is no head, and there was none before.
+    /// There is no tail, and there was none before.
     Empty,
-    Newer(Head),
+    Newer(Tail),
     Same(Refusal),
-    /// An earlier head of the chain, or none.
+    /// An earlier tail of the chain, or none.
     Older(Refusal),
-    /// Not a head of the chain.
+    /// Not a tail of the chain.
     Foreign(Refusal),
 }
 
@@ -55,8 +55,8 @@ impl View {
         }
     }
 
-    pub(super) fn known(&self) -> Option<Head> {
-        self.known.map(|(head, _)| head)
+    pub(super) fn known(&self) -> Option<Tail> {
+        self.known.map(|(tail, _)| tail)
     }
 
     pub(super) const fn refusal(&self) -> Option<Refusal> {
@@ -68,9 +68,9 @@ impl View {
         self.answering_since = None;
     }
 
-    /// Notes the server's own head, after its append.
-    pub(super) const fn own(&mut self, head: Head, now: Instant) {
-        self.known = Some((head, now));
+    /// Notes the server's own tail, after its append.
+    pub(super) const fn own(&mut self, tail: Tail, now: Instant) {
+        self.known = Some((tail, now));
         self.answered = now;
         self.answering_since = Some(now);
         self.older_since = None;
@@ -81,7 +81,7 @@ impl View {
     pub(super) fn see(
         &mut self,
         now: Instant,
-        sighting: Sighting,
+        observation: Observation,
         source: Source,
         timings: &OwnershipTimings,
     ) {
@@ -89,27 +89,27 @@ impl View {
             self.answering_since = None;
         }
         self.answered = now;
-        // Argument 9: no later head shows that the log has again what it lost.
+        // Argument 9: no later tail shows that the log has again what it lost.
         if matches!(self.refusal, Some(Refusal::WentBack { .. })) {
             return;
         }
-        match (self.relation(sighting), source) {
+        match (self.relation(observation), source) {
             (Relation::Empty, _) => {
-                self.empty = Some(sighting.engine);
+                self.empty = Some(observation.engine);
                 self.accept(now);
             }
-            (Relation::Newer(head), _) => {
-                // Argument 4: T counts from the arrival of the first answer with this head. Later
-                // answers with the same head do not change the instant.
-                self.known = Some((head, now));
+            (Relation::Newer(tail), _) => {
+                // Argument 4: T counts from the arrival of the first answer with this tail. Later
+                // answers with the same tail do not change the instant.
+                self.known = Some((tail, now));
                 self.accept(now);
             }
             (Relation::Same(_), Source::Read) => self.accept(now),
             (Relation::Older(refusal), Source::Read) => {
                 let since = *self.older_since.get_or_insert(now);
                 if now.since(since) < timings.ownership() {
-                    // Argument 8: the read is stale. It says nothing about the known head, and the
-                    // service refuses a take-over if the known head is no longer current.
+                    // Argument 8: the read is stale. It says nothing about the known tail, and the
+                    // service refuses a take-over if the known tail is no longer current.
                     self.answering_since.get_or_insert(now);
                 } else {
                     self.refuse(refusal);
@@ -131,40 +131,38 @@ impl View {
         self.answering_since = None;
     }
 
-    fn relation(&self, Sighting { engine, found }: Sighting) -> Relation {
-        let head = match found {
+    fn relation(&self, Observation { engine, found }: Observation) -> Relation {
+        let tail = match found {
             Found::Empty => None,
-            Found::Head(head) => Some(head),
-            Found::NewerFormat(found) => {
-                return Relation::Foreign(Refusal::NewerFormat { found });
-            }
+            Found::Tail(tail) => Some(tail),
+            Found::Unusable(refusal) => return Relation::Foreign(refusal),
         };
         // Another service may run beside this one, or may have lost what this one acknowledged.
-        let mut heads = [head, self.known()].into_iter().flatten();
-        if let Some(other) = heads.find(|it| it.engine != engine) {
+        let mut tails = [tail, self.known()].into_iter().flatten();
+        if let Some(other) = tails.find(|it| it.engine != engine) {
             return Relation::Foreign(Refusal::OtherEngine {
                 written: other.engine,
                 answering: engine,
             });
         }
-        let (known, head) = match (self.known(), head) {
+        let (known, tail) = match (self.known(), tail) {
             (None, None) => return Relation::Empty,
-            (None, Some(head)) => return Relation::Newer(head),
-            (Some(known), head) => (known, head),
+            (None, Some(tail)) => return Relation::Newer(tail),
+            (Some(known), tail) => (known, tail),
         };
-        let refusal = Refusal::WentBack { known, found: head };
-        let Some(head) = head else {
+        let refusal = Refusal::WentBack { known, found: tail };
+        let Some(tail) = tail else {
             return Relation::Older(refusal);
         };
-        if head == known {
+        if tail == known {
             return Relation::Same(refusal);
         }
         // Argument 1: in one chain each append adds one to the sequence, the generation never
         // decreases, and each generation has one owner.
-        let generation = head.generation.cmp(&known.generation);
-        match head.sequence.cmp(&known.sequence) {
-            _ if generation.is_eq() && head.owner != known.owner => Relation::Foreign(refusal),
-            Ordering::Greater if generation.is_ge() => Relation::Newer(head),
+        let generation = tail.generation.cmp(&known.generation);
+        match tail.sequence.cmp(&known.sequence) {
+            _ if generation.is_eq() && tail.owner != known.owner => Relation::Foreign(refusal),
+            Ordering::Greater if generation.is_ge() => Relation::Newer(tail),
             Ordering::Less if generation.is_le() => Relation::Older(refusal),
             _ => Relation::Foreign(refusal),
         }
@@ -176,18 +174,18 @@ impl View {
             None => self.answering_since?,
             Some(_) => return None,
         };
-        let Some((head, seen)) = self.known else {
+        let Some((tail, seen)) = self.known else {
             return self.empty.map(|_| self.answered);
         };
-        match head.state {
-            HeadState::Restoring | HeadState::Retired => None,
-            // The owner accepted its last request before it sent this head. A server that has
-            // resigned itself leaves the head to the others for as long as that of another owner.
-            HeadState::Vacant if head.owner != me => Some(self.answered),
-            HeadState::Owned | HeadState::Vacant => {
-                // The owner counts its own T. It stands in the head, because the two servers may be
+        match tail.state {
+            TailState::Restoring | TailState::Retired => None,
+            // The owner accepted its last request before it sent this tail. A server that has
+            // resigned itself leaves the tail to the others for as long as that of another owner.
+            TailState::Vacant if tail.owner != me => Some(self.answered),
+            TailState::Owned | TailState::Vacant => {
+                // The owner counts its own T. It stands in the tail, because the two servers may be
                 // configured differently.
-                let ownership = timings.ownership().max(head.ownership);
+                let ownership = timings.ownership().max(tail.ownership);
                 // Liveness only: after an outage of the service the owner comes first, because it
                 // repeats its append within an attempt (T/6) and a pause (T/12).
                 let settled = since + timings.settle();
@@ -201,18 +199,18 @@ impl View {
         now.since(self.answered) <= timings.settle()
     }
 
-    /// Returns the head of a take-over by `me`.
-    pub(super) fn successor(&self, me: OwnerId, timings: &OwnershipTimings) -> Option<Head> {
+    /// Returns the tail of a take-over by `me`.
+    pub(super) fn successor(&self, me: OwnerId, timings: &OwnershipTimings) -> Option<Tail> {
         let (engine, generation, sequence) = match (self.known(), self.empty) {
-            (Some(head), _) => (head.engine, head.generation, head.sequence),
+            (Some(tail), _) => (tail.engine, tail.generation, tail.sequence),
             (None, engine) => (engine?, 0, 0),
         };
-        Some(Head {
+        Some(Tail {
             engine,
             generation: generation.saturating_add(1),
             sequence: sequence.saturating_add(1),
             undone: 0,
-            state: HeadState::Owned,
+            state: TailState::Owned,
             owner: me,
             ownership: timings.ownership(),
         })

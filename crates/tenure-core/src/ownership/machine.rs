@@ -5,8 +5,8 @@ use alloc::collections::VecDeque;
 use super::follow::{Source, View};
 use super::own::{Attempt, Reign};
 use super::{
-    Fate, Found, Head, HeadState, Look, Outcome, OwnerId, OwnershipOutput, OwnershipRole,
-    OwnershipTimings, Refusal, Sighting,
+    AppendOutcome, Found, Look, Observation, OwnerId, OwnershipOutput, OwnershipRole,
+    OwnershipTimings, Refusal, Tail, TailState,
 };
 use crate::Instant;
 
@@ -14,7 +14,7 @@ use crate::Instant;
 ///
 /// The order of calls:
 ///
-/// - inputs: [`handle_head`](Self::handle_head), [`handle_appended`](Self::handle_appended),
+/// - inputs: [`handle_tail`](Self::handle_tail), [`handle_appended`](Self::handle_appended),
 ///   [`handle_loaded`](Self::handle_loaded), [`handle_timeout`](Self::handle_timeout);
 /// - commands: [`append`](Self::append), [`resign`](Self::resign), [`vacate`](Self::vacate),
 ///   [`stand_by`](Self::stand_by), [`bar`](Self::bar);
@@ -43,7 +43,7 @@ pub struct Ownership {
     outputs: VecDeque<OwnershipOutput>,
 }
 
-/// The next read of the head.
+/// The next read of the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Read {
     At(Instant),
@@ -74,14 +74,14 @@ impl Ownership {
 
     /// Input: the result of the read that [`OwnershipOutput::Look`] asked for. `now` is the instant at which
     /// the answer arrived, or a later one.
-    pub fn handle_head(&mut self, now: Instant, look: Look) {
+    pub fn handle_tail(&mut self, now: Instant, look: Look) {
         let Read::InFlight(sent) = self.next_read else {
             return;
         };
         self.next_read = Read::At(now.max(sent + self.timings.poll()));
         match look {
             Look::Failed => self.view.fail(),
-            Look::Found(sighting) => self.see(now, sighting, Source::Read),
+            Look::Found(observation) => self.see(now, observation, Source::Read),
         }
         self.handle_timeout(now);
     }
@@ -90,33 +90,33 @@ impl Ownership {
     /// [`vacate`](Self::vacate) or [`OwnershipOutput::Append`] returned last. Returns what is known of this
     /// append now.
     #[must_use]
-    pub fn handle_appended(&mut self, now: Instant, outcome: Outcome) -> Fate {
+    pub fn handle_appended(&mut self, now: Instant, outcome: AppendOutcome) -> AppendOutcome {
         // The time is checked first, so that an append which succeeds after the deadline is seen to
         // resume.
         self.check_deadline(now);
         let Some(mut attempt) = self.append.take() else {
-            return Fate::Lost;
+            return AppendOutcome::Unknown;
         };
         match outcome {
-            Outcome::Done => self.applied(now, &attempt),
+            AppendOutcome::Committed => self.applied(now, &attempt),
             // An earlier attempt was applied: its outcome is known now. No other append has this
-            // head, not even one that this server has undone because the service said, wrongly,
+            // tail, not even one that this server has undone because the service said, wrongly,
             // that it was not applied.
-            Outcome::Refused(Sighting { engine, found })
-                if engine == attempt.head.engine && found == Found::Head(attempt.head) =>
+            AppendOutcome::Superseded(Observation { engine, found })
+                if engine == attempt.tail.engine && found == Found::Tail(attempt.tail) =>
             {
                 self.applied(now, &attempt)
             }
-            // Argument 1: another head stands in the log, so no attempt of this append, and no
+            // Argument 1: another tail stands in the log, so no attempt of this append, and no
             // later append of this ownership, is ever applied. An earlier attempt may have been
-            // applied before the other head was.
-            Outcome::Refused(sighting) => {
-                self.lose(now, sighting);
-                Fate::Lost
+            // applied before the other tail was.
+            AppendOutcome::Superseded(observation) => {
+                self.lose(now, observation);
+                outcome
             }
             // Argument 7: another attempt may still be applied. Undone, its batch would be in the
             // log and not in memory.
-            Outcome::NotApplied if !attempt.is_unknown => {
+            AppendOutcome::Refused if !attempt.is_unknown => {
                 let pause_ends = now.max(attempt.sent + self.timings.poll());
                 self.view.fail();
                 // Argument 7 has this second line of defence.
@@ -125,14 +125,14 @@ impl Ownership {
                 if let Some(reign) = &mut self.reign {
                     reign.beat_at = pause_ends;
                 }
-                Fate::Undone
+                AppendOutcome::Refused
             }
-            Outcome::NotApplied | Outcome::Unknown => {
-                attempt.is_unknown |= outcome == Outcome::Unknown;
+            AppendOutcome::Refused | AppendOutcome::Unknown => {
+                attempt.is_unknown |= outcome == AppendOutcome::Unknown;
                 attempt.repeat_at = Some(now.max(attempt.sent + self.timings.poll()));
                 self.append = Some(attempt);
                 self.handle_timeout(now);
-                Fate::Repeated
+                AppendOutcome::Unknown
             }
         }
     }
@@ -160,36 +160,36 @@ impl Ownership {
                 if attempt.repeat_at.is_some_and(|at| at <= now) {
                     attempt.send_again(now);
                     self.outputs
-                        .push_back(OwnershipOutput::Append(attempt.head));
+                        .push_back(OwnershipOutput::Append(attempt.tail));
                 }
             }
             (None, Some(reign)) => {
                 if reign.beat_at <= now
-                    && let Some(head) = self.next_head(HeadState::Owned)
+                    && let Some(tail) = self.next_tail(TailState::Owned)
                 {
-                    self.begin(head, now);
-                    self.outputs.push_back(OwnershipOutput::Append(head));
+                    self.begin(tail, now);
+                    self.outputs.push_back(OwnershipOutput::Append(tail));
                 }
             }
             (None, None) => self.follow(now),
         }
     }
 
-    /// Command: append a batch. Returns the head to append with it, and afterwards the caller calls
+    /// Command: append a batch. Returns the tail to append with it, and afterwards the caller calls
     /// [`handle_appended`](Self::handle_appended); `None` if the server is not the owner, if it has
     /// not loaded the content yet, or if an append is under way.
     ///
     /// The machine asks for an append without a batch by itself, if there is no other for
     /// [`OwnershipTimings::beat`].
     #[must_use]
-    pub fn append(&mut self, now: Instant) -> Option<Head> {
+    pub fn append(&mut self, now: Instant) -> Option<Tail> {
         let is_loaded = self.reign.as_ref().is_some_and(|it| it.is_loaded);
         if !is_loaded || self.append.is_some() {
             return None;
         }
-        let head = self.next_head(HeadState::Owned)?;
-        self.begin(head, now);
-        Some(head)
+        let tail = self.next_tail(TailState::Owned)?;
+        self.begin(tail, now);
+        Some(tail)
     }
 
     /// Command: accept nothing more, from now on, and take nothing over. An owner goes on to append
@@ -199,29 +199,29 @@ impl Ownership {
         self.has_resigned = true;
     }
 
-    /// Command: resign, and leave the log to the other servers. Returns the vacant head to append;
+    /// Command: resign, and leave the log to the other servers. Returns the vacant tail to append;
     /// `None` if the server is not the owner, or if an append is under way. After the last batch,
-    /// the caller calls this until the append of the vacant head is [`Fate::Applied`].
+    /// the caller calls this until the append of the vacant tail is [`AppendOutcome::Committed`].
     #[must_use]
-    pub fn vacate(&mut self, now: Instant) -> Option<Head> {
+    pub fn vacate(&mut self, now: Instant) -> Option<Tail> {
         self.resign();
         if self.reign.is_none() || self.append.is_some() {
             return None;
         }
-        let head = self.next_head(HeadState::Vacant)?;
-        self.begin(head, now);
-        Some(head)
+        let tail = self.next_tail(TailState::Vacant)?;
+        self.begin(tail, now);
+        Some(tail)
     }
 
     /// Command: take nothing over, because the content can't be loaded; or again, because it can. The
-    /// server goes on to read the head meanwhile, so it still notices a log that went back (argument
+    /// server goes on to read the tail meanwhile, so it still notices a log that went back (argument
     /// 9). An ownership that has begun is not ended.
     pub const fn bar(&mut self, is_barred: bool) {
         self.is_barred = is_barred;
     }
 
     /// Command: follow again after a hand-over. It has no effect before the log is vacated. The
-    /// server takes its own vacant head over only if nobody else does for T.
+    /// server takes its own vacant tail over only if nobody else does for T.
     pub fn stand_by(&mut self, now: Instant) {
         if self.has_resigned && self.reign.is_none() && self.append.is_none() {
             self.has_resigned = false;
@@ -282,9 +282,9 @@ impl Ownership {
         }
     }
 
-    /// Returns the newest head that the server knows. The append that is under way replaces it.
+    /// Returns the newest tail that the server knows. The append that is under way replaces it.
     #[must_use]
-    pub fn known(&self) -> Option<Head> {
+    pub fn known(&self) -> Option<Tail> {
         self.view.known()
     }
 
@@ -306,7 +306,7 @@ impl Ownership {
         self.append.as_ref().is_some_and(|it| it.is_unknown)
     }
 
-    /// Reads the head, or takes over.
+    /// Reads the tail, or takes over.
     fn follow(&mut self, now: Instant) {
         let Read::At(read_at) = self.next_read else {
             return;
@@ -316,14 +316,14 @@ impl Ownership {
         }
         if self.take_over_at().is_some_and(|at| at <= now)
             && self.view.is_recent(now, &self.timings)
-            && let Some(head) = self.view.successor(self.me, &self.timings)
+            && let Some(tail) = self.view.successor(self.me, &self.timings)
         {
-            let head = Head {
+            let tail = Tail {
                 undone: self.undone,
-                ..head
+                ..tail
             };
-            self.begin(head, now);
-            self.outputs.push_back(OwnershipOutput::Append(head));
+            self.begin(tail, now);
+            self.outputs.push_back(OwnershipOutput::Append(tail));
         } else if read_at <= now {
             self.next_read = Read::InFlight(now);
             self.outputs.push_back(OwnershipOutput::Look);
@@ -336,15 +336,15 @@ impl Ownership {
         at.filter(|_| !self.is_barred)
     }
 
-    /// Begins an append. Nobody appends to this head before: `now` was read before the first byte
+    /// Begins an append. Nobody appends to this tail before: `now` was read before the first byte
     /// leaves.
-    fn begin(&mut self, head: Head, now: Instant) {
-        self.append = Some(Attempt::new(head, now));
+    fn begin(&mut self, tail: Tail, now: Instant) {
+        self.append = Some(Attempt::new(tail, now));
     }
 
-    fn next_head(&self, state: HeadState) -> Option<Head> {
+    fn next_tail(&self, state: TailState) -> Option<Tail> {
         let known = self.view.known()?;
-        Some(Head {
+        Some(Tail {
             sequence: known.sequence.saturating_add(1),
             undone: self.undone,
             state,
@@ -353,20 +353,20 @@ impl Ownership {
     }
 
     /// Handles the success of an append.
-    fn applied(&mut self, now: Instant, attempt: &Attempt) -> Fate {
+    fn applied(&mut self, now: Instant, attempt: &Attempt) -> AppendOutcome {
         let sent = attempt.first_sent;
-        let head = attempt.head;
-        self.view.own(head, now);
+        let tail = attempt.tail;
+        self.view.own(tail, now);
         self.undone = 0;
         match &mut self.reign {
             None => {
                 self.reign = Some(Reign::new(sent, &self.timings));
                 if !self.has_resigned {
-                    let generation = head.generation;
+                    let generation = tail.generation;
                     self.outputs.push_back(OwnershipOutput::Took { generation });
                 }
             }
-            Some(_) if head.state == HeadState::Vacant => {
+            Some(_) if tail.state == TailState::Vacant => {
                 self.reign = None;
                 self.next_read = Read::At(now);
             }
@@ -380,26 +380,26 @@ impl Ownership {
                 }
             }
         }
-        Fate::Applied
+        AppendOutcome::Committed
     }
 
     /// Gives up the ownership or the take-over, after a refused append.
-    fn lose(&mut self, now: Instant, sighting: Sighting) {
+    fn lose(&mut self, now: Instant, observation: Observation) {
         if self.reign.take().is_some() {
             self.outputs.push_back(OwnershipOutput::Deposed);
         }
-        self.see(now, sighting, Source::Append);
+        self.see(now, observation, Source::Append);
         if self.view.known().is_none() {
-            // The service has refused the first head, and shows an empty log.
+            // The service has refused the first tail, and shows an empty log.
             self.view.fail();
         }
         self.next_read = Read::At(now + self.timings.poll());
     }
 
     /// Notes an answer of the service.
-    fn see(&mut self, now: Instant, sighting: Sighting, source: Source) {
+    fn see(&mut self, now: Instant, observation: Observation, source: Source) {
         let before = self.view.refusal();
-        self.view.see(now, sighting, source, &self.timings);
+        self.view.see(now, observation, source, &self.timings);
         if let Some(refusal) = self.view.refusal()
             && before != Some(refusal)
         {
@@ -410,7 +410,7 @@ impl Ownership {
     /// Returns the instant from which the owner accepts nothing unless an append succeeds before.
     fn deadline(&self) -> Option<Instant> {
         let reign = self.reign.as_ref().filter(|it| it.is_loaded)?;
-        // Arguments 3 to 5: a follower takes over T after it has seen this head, on its own clock.
+        // Arguments 3 to 5: a follower takes over T after it has seen this tail, on its own clock.
         // The margin covers clocks whose rates differ.
         let margin = self.timings.margin();
         Some(reign.sent + self.timings.ownership().saturating_sub(margin))

@@ -1,57 +1,68 @@
 //! The inputs and outputs of an [`Ownership`](super::Ownership).
 
-use super::{EngineId, Head, Sighting};
+use super::{EngineId, Tail};
 
-/// The result of a read of the head.
+/// An answer of the service that keeps the log: to a read of the tail, or to an append that was
+/// refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Observation {
+    /// The identity of the service that answered.
+    pub engine: EngineId,
+    /// The tail that stands in the log.
+    pub found: Found,
+}
+
+/// The tail that stands in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Found {
+    /// The log is empty.
+    Empty,
+    /// This tail.
+    Tail(Tail),
+    /// Something else, which no server takes over.
+    Unusable(Refusal),
+}
+
+/// The result of a read of the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Look {
     /// The service answered. The answer may be stale.
-    Found(Sighting),
+    Found(Observation),
     /// There was no answer, or it was an error.
     Failed,
 }
 
-/// The result of one attempt of an append.
+/// The outcome of an append: of one attempt, as the service answers, or of all attempts together, as
+/// the machine knows it then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub enum AppendOutcome {
     /// The append was applied and is durable.
-    Done,
-    /// Another head than the expected one stands in the log, so this attempt was not applied. The
-    /// head that it shows must be current and durable.
-    Refused(Sighting),
-    /// This attempt was definitely not applied and never will be, for another reason.
-    NotApplied,
-    /// This attempt may have been applied, or may be applied later. Every outcome that is not
-    /// definite is unknown: timeouts, closed connections, unexpected errors.
+    Committed,
+    /// The append was not applied and never will be, for another reason than another entry. The owner
+    /// may undo its batch and go on.
+    Refused,
+    /// Another tail than the expected one stands in the log: this one, which must be current and
+    /// durable. The attempt was not applied. The append belongs to an ownership that is over, and
+    /// may have been applied before. So its batch must be neither acknowledged nor undone: the
+    /// content in memory is to be dropped.
+    Superseded(Observation),
+    /// The append may have been applied, or may be applied later. Every outcome that is not definite
+    /// is unknown: timeouts, closed connections, unexpected errors. The machine asks for the same
+    /// append again.
     Unknown,
-}
-
-/// What is known of an append, after one attempt of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fate {
-    /// The append was applied.
-    Applied,
-    /// The outcome is unknown. The machine asks for the same append again.
-    Repeated,
-    /// The append was not applied and never will be. The owner may undo its batch and go on.
-    Undone,
-    /// The append belongs to an ownership that is over, or there was no such append. It may have
-    /// been applied before that. The batch must be neither acknowledged nor undone: the content in
-    /// memory is to be dropped.
-    Lost,
 }
 
 /// An action or an event for the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OwnershipOutput {
-    /// Read the head, then call [`handle_head`](super::Ownership::handle_head).
+    /// Read the tail, then call [`handle_tail`](super::Ownership::handle_tail).
     Look,
-    /// Append this head, then call [`handle_appended`](super::Ownership::handle_appended). The
-    /// append replaces the head that [`known`](super::Ownership::known) returns.
+    /// Append this tail, then call [`handle_appended`](super::Ownership::handle_appended). The
+    /// append replaces the tail that [`known`](super::Ownership::known) returns.
     ///
-    /// If the head equals that of the append before, this is another attempt of that append: send
+    /// If the tail equals that of the append before, this is another attempt of that append: send
     /// exactly the same bytes, with the same batch. Otherwise it has no batch.
-    Append(Head),
+    Append(Tail),
     /// The server owns the log. Load the content of the log, and then call
     /// [`handle_loaded`](super::Ownership::handle_loaded). All leases count as renewed at an
     /// instant that was read after the answer to the append.
@@ -66,7 +77,7 @@ pub enum OwnershipOutput {
     Resumed,
     /// Another server owns the log, or the log is not the same. Drop the content in memory.
     Deposed,
-    /// The server takes nothing over while this lasts. The machine goes on to read the head, and
+    /// The server takes nothing over while this lasts. The machine goes on to read the tail, and
     /// follows again once the log is in order; after [`Refusal::WentBack`] it never does.
     Refuses(Refusal),
 }
@@ -74,7 +85,7 @@ pub enum OwnershipOutput {
 /// The role of a server at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OwnershipRole {
-    /// It reads the head, and would take over.
+    /// It reads the tail, and would take over.
     Following,
     /// It tries to take over.
     Taking,
@@ -93,44 +104,56 @@ pub enum OwnershipRole {
 /// The reason why a server takes nothing over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
-    /// The head was written in another service: a restored snapshot, or a wrong address.
-    #[error("the head was written in engine {written} and this is {answering}")]
+    /// The tail was written in another service: a restored snapshot, or a wrong address.
+    #[error("the log was written in engine {written} and this is {answering}")]
     OtherEngine {
-        /// The identity of the service in which the head was written.
+        /// The identity of the service in which the tail was written.
         written: EngineId,
         /// The identity of the service that answered.
         answering: EngineId,
     },
-    /// The log contained a head, and now contains one that is not a successor of it. This is final:
+    /// The log contained a tail, and now contains one that is not a successor of it. This is final:
     /// only a new start of the server follows the log again.
     #[error(
         "generation {}, sequence {} was here and now it is {}: the engine lost what it acknowledged",
         .known.generation, .known.sequence, Position(.found)
     )]
     WentBack {
-        /// The newest head that the server has seen.
-        known: Head,
-        /// The head that was found later; `None` if the log is empty.
-        found: Option<Head>,
+        /// The newest tail that the server has seen.
+        known: Tail,
+        /// The tail that was found later; `None` if the log is empty.
+        found: Option<Tail>,
     },
-    /// A newer version of tenure has written the head.
-    #[error("the head has format {found}, which this version does not know")]
+    /// A newer version of tenure has written the tail.
+    #[error("the log has format {found}, which this version does not know")]
     NewerFormat {
-        /// The format of the head.
+        /// The format of the tail.
         found: u32,
+    },
+    /// A slot of a ring has no value, although one was written.
+    #[error("slot {slot} was deleted")]
+    SlotDeleted {
+        /// The slot.
+        slot: u64,
+    },
+    /// A slot of a ring has a value that is no entry of the log, or that does not follow the others.
+    #[error("slot {slot} is damaged")]
+    SlotDamaged {
+        /// The slot.
+        slot: u64,
     },
 }
 
-/// Shows the place of a head in the chain.
-struct Position<'a>(&'a Option<Head>);
+/// Shows the place of a tail in the chain.
+struct Position<'a>(&'a Option<Tail>);
 
 impl core::fmt::Display for Position<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self.0 {
-            Some(head) => write!(
+            Some(tail) => write!(
                 f,
                 "generation {}, sequence {}",
-                head.generation, head.sequence
+                tail.generation, tail.sequence
             ),
             None => f.write_str("empty"),
         }

@@ -1,6 +1,6 @@
 //! An ownership, and the append that is under way.
 
-use super::{Head, OwnershipTimings};
+use super::{OwnershipTimings, Tail};
 use crate::Instant;
 
 /// The ownership of the log under one generation.
@@ -35,7 +35,7 @@ impl Reign {
 /// The append that is under way: it was sent at least once, and its outcome is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Attempt {
-    pub(super) head: Head,
+    pub(super) tail: Tail,
     /// When the first attempt was sent. The owner counts from here if any attempt succeeds, because
     /// any of them may be the one that was applied, and a follower may have seen it since then.
     pub(super) first_sent: Instant,
@@ -49,9 +49,9 @@ pub(super) struct Attempt {
 
 impl Attempt {
     /// `now` was read before the first byte leaves.
-    pub(super) const fn new(head: Head, now: Instant) -> Self {
+    pub(super) const fn new(tail: Tail, now: Instant) -> Self {
         Self {
-            head,
+            tail,
             first_sent: now,
             sent: now,
             repeat_at: None,

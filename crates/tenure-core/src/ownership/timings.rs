@@ -44,7 +44,7 @@ impl OwnershipTimings {
         })
     }
 
-    /// Returns the ownership duration T: how long another server waits after it has seen the head
+    /// Returns the ownership duration T: how long another server waits after it has seen the tail
     /// for the first time, before it takes over.
     #[must_use]
     pub const fn ownership(&self) -> Duration {
@@ -71,7 +71,7 @@ impl OwnershipTimings {
         self.beat
     }
 
-    /// Returns the interval between two reads of the head by a follower. An append is repeated at
+    /// Returns the interval between two reads of the tail by a follower. An append is repeated at
     /// this interval at most.
     #[must_use]
     pub const fn poll(&self) -> Duration {

@@ -28,47 +28,47 @@ fn timings(secs: u64) -> OwnershipTimings {
     OwnershipTimings::new(Duration::from_secs(secs)).unwrap()
 }
 
-/// Returns a head that another server owns.
-fn head(generation: u64, sequence: u64) -> Head {
-    Head {
+/// Returns a tail that another server owns.
+fn tail(generation: u64, sequence: u64) -> Tail {
+    Tail {
         engine: ENGINE,
         generation,
         sequence,
         undone: 0,
-        state: HeadState::Owned,
+        state: TailState::Owned,
         owner: OTHER,
         ownership: Duration::from_secs(T),
     }
 }
 
-fn in_state(state: HeadState, head: Head) -> Head {
-    Head { state, ..head }
+fn in_state(state: TailState, tail: Tail) -> Tail {
+    Tail { state, ..tail }
 }
 
-/// Returns a head of this server.
-fn mine(generation: u64, sequence: u64) -> Head {
-    Head {
+/// Returns a tail of this server.
+fn mine(generation: u64, sequence: u64) -> Tail {
+    Tail {
         owner: ME,
-        ..head(generation, sequence)
+        ..tail(generation, sequence)
     }
 }
 
-fn sighting(found: Found) -> Sighting {
-    Sighting {
+fn observation(found: Found) -> Observation {
+    Observation {
         engine: ENGINE,
         found,
     }
 }
 
-fn look(head: Head) -> Look {
-    Look::Found(sighting(Found::Head(head)))
+fn look(tail: Tail) -> Look {
+    Look::Found(observation(Found::Tail(tail)))
 }
 
-fn refused(head: Head) -> Outcome {
-    Outcome::Refused(sighting(Found::Head(head)))
+fn refused(tail: Tail) -> AppendOutcome {
+    AppendOutcome::Superseded(observation(Found::Tail(tail)))
 }
 
-const EMPTY: Look = Look::Found(Sighting {
+const EMPTY: Look = Look::Found(Observation {
     engine: ENGINE,
     found: Found::Empty,
 });
@@ -92,7 +92,7 @@ fn follow(machine: &mut Ownership, from: u64, now: u64, answer: Look) -> Vec<Own
         machine.handle_timeout(at(second));
         while let Some(output) = machine.poll_output() {
             match output {
-                OwnershipOutput::Look => machine.handle_head(at(second), answer),
+                OwnershipOutput::Look => machine.handle_tail(at(second), answer),
                 other => others.push(other),
             }
         }
@@ -104,9 +104,12 @@ fn follow(machine: &mut Ownership, from: u64, now: u64, answer: Look) -> Vec<Own
 /// accepts requests.
 fn active() -> Ownership {
     let mut machine = started();
-    machine.handle_head(at(0), EMPTY);
+    machine.handle_tail(at(0), EMPTY);
     assert_eq!(outputs(&mut machine), [OwnershipOutput::Append(mine(1, 1))]);
-    assert_eq!(machine.handle_appended(at(0), Outcome::Done), Fate::Applied);
+    assert_eq!(
+        machine.handle_appended(at(0), AppendOutcome::Committed),
+        AppendOutcome::Committed
+    );
     assert_eq!(
         outputs(&mut machine),
         [OwnershipOutput::Took { generation: 1 }]

@@ -17,8 +17,8 @@ const STEP: u64 = 10;
 
 struct World {
     now: u64,
-    /// The heads in the order of their appends.
-    chain: Vec<Head>,
+    /// The tails in the order of their appends.
+    chain: Vec<Tail>,
     servers: Vec<Server>,
     random: u64,
 }
@@ -33,10 +33,10 @@ struct Server {
 }
 
 struct Call {
-    /// The head that it replaces and the new one; `None` for a read.
-    append: Option<(Option<Head>, Head)>,
+    /// The tail that it replaces and the new one; `None` for a read.
+    append: Option<(Option<Tail>, Tail)>,
     reaches_at: u64,
-    answer: Option<(u64, Sighting, bool)>,
+    answer: Option<(u64, Observation, bool)>,
     given_up_at: Instant,
 }
 
@@ -99,11 +99,11 @@ impl World {
         if let Some(call) = &mut server.call {
             if call.reaches_at == now && !server.is_cut {
                 let is_applied = call.append.is_some_and(|(expected, _)| expected == newest);
-                if let Some((_, head)) = call.append.filter(|_| is_applied) {
-                    self.chain.push(head);
+                if let Some((_, tail)) = call.append.filter(|_| is_applied) {
+                    self.chain.push(tail);
                 }
-                let found = newest.map_or(Found::Empty, Found::Head);
-                call.answer = Some((now + reply, sighting(found), is_applied));
+                let found = newest.map_or(Found::Empty, Found::Tail);
+                call.answer = Some((now + reply, observation(found), is_applied));
             }
             let arrived = call.answer.filter(|&(at, ..)| at <= now && !server.is_cut);
             if arrived.is_some() || call.given_up_at <= clock {
@@ -111,14 +111,14 @@ impl World {
                 server.call = None;
                 match (is_append, arrived) {
                     (false, Some((_, found, _))) => {
-                        server.machine.handle_head(clock, Look::Found(found));
+                        server.machine.handle_tail(clock, Look::Found(found));
                     }
-                    (false, None) => server.machine.handle_head(clock, Look::Failed),
+                    (false, None) => server.machine.handle_tail(clock, Look::Failed),
                     (true, arrived) => {
                         let outcome = match arrived {
-                            Some((.., true)) => Outcome::Done,
-                            Some((_, found, false)) => Outcome::Refused(found),
-                            None => Outcome::Unknown,
+                            Some((.., true)) => AppendOutcome::Committed,
+                            Some((_, found, false)) => AppendOutcome::Superseded(found),
+                            None => AppendOutcome::Unknown,
                         };
                         let _ = server.machine.handle_appended(clock, outcome);
                     }
@@ -131,7 +131,7 @@ impl World {
         while let Some(output) = server.machine.poll_output() {
             let append = match output {
                 OwnershipOutput::Look => None,
-                OwnershipOutput::Append(head) => Some((server.machine.known(), head)),
+                OwnershipOutput::Append(tail) => Some((server.machine.known(), tail)),
                 OwnershipOutput::Took { generation } => {
                     server.machine.handle_loaded(clock, generation);
                     continue;
@@ -234,12 +234,12 @@ fn the_time_to_settle_keeps_the_owner_after_an_outage() {
 }
 
 #[test]
-fn a_vacant_head_shortens_a_hand_over_to_a_poll() {
+fn a_vacant_tail_shortens_a_hand_over_to_a_poll() {
     let mut world = World::new(&[100, 100, 100], 5);
     world.run(5_000);
     let owner = (0..3).find(|&id| world.serves(id)).unwrap();
     let began = world.now;
-    // The server stops: its last call is the append of the vacant head.
+    // The server stops: its last call is the append of the vacant tail.
     world.servers[owner].machine.resign();
     while world.servers[owner].call.is_some() {
         world.run(STEP);

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::ownership::HeadState;
+use tenure_core::ownership::TailState;
 
 use super::head::{Closed, HeadRecord};
 use super::leftover::without_head;
@@ -86,7 +86,7 @@ fn head(log: &mut dyn SharedLog) -> Result<HeadRecord, RecoverError> {
     };
     let record = HeadRecord::decode(bytes)?;
     match record.head.state {
-        HeadState::Restoring => Err(Closed::Restoring.into()),
-        HeadState::Owned | HeadState::Vacant | HeadState::Retired => Ok(record),
+        TailState::Restoring => Err(Closed::Restoring.into()),
+        TailState::Owned | TailState::Vacant | TailState::Retired => Ok(record),
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use tenure_core::Random;
-use tenure_core::ownership::{Head, OwnerId};
+use tenure_core::ownership::{OwnerId, Tail};
 
 use super::head::{ContentRecord, HeadRecord, ServerRecord};
 use super::log::{Append, Appended, Edit, LogError, LoggedBatch, SharedLog, Sighting};
@@ -37,7 +37,7 @@ pub(super) fn new_owner() -> OwnerId {
 }
 
 /// Returns the record of a head that no server wrote.
-pub(super) fn record(head: Head, content: ContentRecord) -> HeadRecord {
+pub(super) fn record(head: Tail, content: ContentRecord) -> HeadRecord {
     let server = ServerRecord {
         name: NAME.into(),
         address: String::new(),

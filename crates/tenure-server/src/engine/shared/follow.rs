@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_core::Instant;
 use tenure_core::ownership::{
-    HeadState, OwnershipOutput, OwnershipRole, OwnershipTimings, OwnershipTimingsError,
+    OwnershipOutput, OwnershipRole, OwnershipTimings, OwnershipTimingsError, TailState,
 };
 use tenure_core::time::millis;
 use tracing::{debug, error, info, warn};
@@ -298,7 +298,7 @@ impl Follower {
         let (content, head) = (record.content.clone(), record.head);
         // The places may be those of another log than the known head.
         let refuses = chain.machine.refusal().is_some();
-        if refuses || matches!(head.state, HeadState::Restoring | HeadState::Retired) {
+        if refuses || matches!(head.state, TailState::Restoring | TailState::Retired) {
             return;
         }
         if let Some(damage) = &mut self.damage {
@@ -355,14 +355,14 @@ impl Follower {
     }
 
     /// Sends an attempt of the append that takes the log over.
-    fn take_over(&mut self, head: tenure_core::ownership::Head) -> Result<(), Ended> {
+    fn take_over(&mut self, head: tenure_core::ownership::Tail) -> Result<(), Ended> {
         let chain = self.chain()?;
         if !chain.is_prepared(head) {
             let known = chain.record();
             let mut content = known.map_or_else(first_content, |record| record.content.clone());
             let note = known.and_then(|record| record.note.clone());
             content.is_guarded |= chain.shell.access == ClusterAccess::Guarded;
-            let silent = known.filter(|record| record.head.state == HeadState::Owned);
+            let silent = known.filter(|record| record.head.state == TailState::Owned);
             let text = match silent {
                 Some(record) => {
                     let own = chain.machine.timings().ownership();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use serde::{Deserialize, Serialize};
-use tenure_core::ownership::{EngineId, Head, HeadState, OwnerId};
+use tenure_core::ownership::{EngineId, OwnerId, Tail, TailState};
 use tenure_core::time::millis;
 use tenure_core::{Epoch, UnixMillis};
 
@@ -22,7 +22,7 @@ const MOST_APPENDS: u64 = u64::MAX / 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HeadRecord {
     /// The part that decides which server owns the log.
-    pub(super) head: Head,
+    pub(super) head: Tail,
     pub(super) content: ContentRecord,
     pub(super) server: ServerRecord,
     /// With a vacant head: the name of the server that is to take over.
@@ -165,9 +165,9 @@ impl HeadRecord {
     /// Returns why no server takes the log over, if that is so.
     pub(super) const fn closed(&self) -> Option<Closed> {
         match self.head.state {
-            HeadState::Owned | HeadState::Vacant => None,
-            HeadState::Restoring => Some(Closed::Restoring),
-            HeadState::Retired => Some(Closed::Retired),
+            TailState::Owned | TailState::Vacant => None,
+            TailState::Restoring => Some(Closed::Restoring),
+            TailState::Retired => Some(Closed::Retired),
         }
     }
 
@@ -189,10 +189,10 @@ impl HeadRecord {
             kept: content.kept,
             leases: content.leases,
             state: match head.state {
-                HeadState::Owned => State::Owned,
-                HeadState::Vacant => State::Vacant,
-                HeadState::Restoring => State::Restoring,
-                HeadState::Retired => State::Retired,
+                TailState::Owned => State::Owned,
+                TailState::Vacant => State::Vacant,
+                TailState::Restoring => State::Restoring,
+                TailState::Retired => State::Retired,
             },
             owner: Owner {
                 id: hex(head.owner.0),
@@ -227,16 +227,16 @@ impl HeadRecord {
             false => Err(field(name)),
         };
         Ok(Self {
-            head: Head {
+            head: Tail {
                 engine: EngineId(unhex(&json.engine).ok_or_else(|| field("engine"))?),
                 generation: counter("generation", json.generation)?,
                 sequence: counter("sequence", json.sequence)?,
                 undone: counter("undone", json.undone)?,
                 state: match json.state {
-                    State::Owned => HeadState::Owned,
-                    State::Vacant => HeadState::Vacant,
-                    State::Restoring => HeadState::Restoring,
-                    State::Retired => HeadState::Retired,
+                    State::Owned => TailState::Owned,
+                    State::Vacant => TailState::Vacant,
+                    State::Restoring => TailState::Restoring,
+                    State::Retired => TailState::Retired,
                 },
                 owner: OwnerId(unhex(&json.owner.id).ok_or_else(|| field("owner.id"))?),
                 ownership: Duration::from_millis(json.ownership_ms),
@@ -292,9 +292,9 @@ fn unhex(text: &str) -> Option<u128> {
 mod tests {
     use super::*;
 
-    fn record(state: HeadState) -> HeadRecord {
+    fn record(state: TailState) -> HeadRecord {
         HeadRecord {
-            head: Head {
+            head: Tail {
                 engine: EngineId(u128::MAX),
                 generation: 7,
                 sequence: 1_200,
@@ -311,25 +311,25 @@ mod tests {
                 placed_revision: 80,
                 kept: 1_000,
                 leases: 4,
-                is_guarded: state == HeadState::Owned,
+                is_guarded: state == TailState::Owned,
             },
             server: ServerRecord {
                 name: "store-1".into(),
                 address: "http://\"ä".into(),
                 since: UnixMillis::new(7),
             },
-            successor: (state == HeadState::Vacant).then(|| "store-2".into()),
-            note: (state == HeadState::Vacant).then(|| "restored".into()),
+            successor: (state == TailState::Vacant).then(|| "store-2".into()),
+            note: (state == TailState::Vacant).then(|| "restored".into()),
         }
     }
 
     #[test]
     fn a_head_is_read_as_it_was_written() {
         for state in [
-            HeadState::Owned,
-            HeadState::Vacant,
-            HeadState::Restoring,
-            HeadState::Retired,
+            TailState::Owned,
+            TailState::Vacant,
+            TailState::Restoring,
+            TailState::Retired,
         ] {
             let mut head = record(state);
             let mut raised = Floors::of_all_leases(Epoch::new(5));
@@ -353,7 +353,7 @@ mod tests {
             "state":"vacant","owner":{"id":"00000000000000000000000000000003","name":"store-1",
             "address":"http://\"ä","since_ms":7},"ownership_ms":1500,"successor":"store-2",
             "note":"restored","at":"2023-11-14T22:13:20.123Z","version":"0.1.0"}"#;
-        let expected = record(HeadState::Vacant);
+        let expected = record(TailState::Vacant);
         assert_eq!(HeadRecord::decode(first.as_bytes()), Ok(expected.clone()));
         let later = first.replace(r#""kept""#, r#""later":{"more":[]},"kept""#);
         assert_eq!(HeadRecord::decode(later.as_bytes()), Ok(expected.clone()));
@@ -372,7 +372,7 @@ mod tests {
         let newer = HeadRecord::decode(br#"{"format":2,"more":[]}"#);
         let message = "the head has format 2 and this version knows 1: upgrade the standbys first";
         assert_eq!(newer.unwrap_err().to_string(), message);
-        let good = record(HeadState::Owned).encode(UnixMillis::new(0));
+        let good = record(TailState::Owned).encode(UnixMillis::new(0));
         let good = String::from_utf8(good.to_vec()).unwrap();
         for bad in [
             String::new(),

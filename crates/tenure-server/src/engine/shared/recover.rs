@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tenure_core::ownership::{EngineId, Head, HeadState};
+use tenure_core::ownership::{EngineId, Tail, TailState};
 
 use super::change::{new_owner, note_of, record, write};
 use super::follow::first_content;
@@ -110,12 +110,12 @@ pub(crate) fn init(
     }
     let content = first_content();
     let store = content.store.clone();
-    let head = Head {
+    let head = Tail {
         engine: sighting.engine,
         generation: 1,
         sequence: 1,
         undone: 0,
-        state: HeadState::Vacant,
+        state: TailState::Vacant,
         owner: new_owner(),
         ownership: Duration::ZERO,
     };
@@ -136,7 +136,7 @@ pub(crate) fn recover(
     };
     let before = HeadRecord::decode(bytes)?;
     match before.head.state {
-        HeadState::Owned => {
+        TailState::Owned => {
             // A server that runs appends more often than this.
             wait(before.head.ownership);
             if log.head()?.head != sighting.head {
@@ -144,9 +144,9 @@ pub(crate) fn recover(
                 return Err(RecoverError::InUse { server });
             }
         }
-        HeadState::Vacant => {}
-        HeadState::Restoring => return Err(Closed::Restoring.into()),
-        HeadState::Retired => return Err(Closed::Retired.into()),
+        TailState::Vacant => {}
+        TailState::Restoring => return Err(Closed::Restoring.into()),
+        TailState::Retired => return Err(Closed::Retired.into()),
     }
     let mut shadow = Shadow::default();
     loop {
@@ -169,12 +169,12 @@ pub(crate) fn recover(
     let floors = floors.map_err(|last| RecoverError::EpochsUsedUp { last: last.get() })?;
     let above = floors.of_all();
     let revision = before.content.revision.saturating_add(REVISIONS_AHEAD);
-    let head = Head {
+    let head = Tail {
         engine: sighting.engine,
         generation: before.head.generation + 1,
         sequence: before.head.sequence + 1,
         undone: 0,
-        state: HeadState::Vacant,
+        state: TailState::Vacant,
         owner: new_owner(),
         ..before.head
     };

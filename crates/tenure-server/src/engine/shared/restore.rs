@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use tenure_core::ownership::{Head, HeadState};
+use tenure_core::ownership::{Tail, TailState};
 
 use super::change::{Written, new_owner, note_of, record, try_write, used_by};
 use super::head::{ContentRecord, HeadRecord};
@@ -116,12 +116,12 @@ impl<'a> Filling<'a> {
         wait: &'a mut dyn FnMut(Duration),
     ) -> Result<Self, RecoverError> {
         let seen = log.head()?;
-        let mut head = Head {
+        let mut head = Tail {
             engine: seen.engine,
             generation: 0,
             sequence: 0,
             undone: 0,
-            state: HeadState::Restoring,
+            state: TailState::Restoring,
             owner: new_owner(),
             ownership: Duration::ZERO,
         };
@@ -133,7 +133,7 @@ impl<'a> Filling<'a> {
             }
             Some(bytes) => {
                 let before = HeadRecord::decode(bytes)?;
-                if before.head.state != HeadState::Restoring {
+                if before.head.state != TailState::Restoring {
                     return Err(RecoverError::NotEmpty(format!(
                         "the log has the store {}, last written by {}",
                         before.content.store.as_str(),
@@ -207,7 +207,7 @@ impl<'a> Filling<'a> {
 
     /// Writes the last edits, and leaves the log to any server.
     fn finish(mut self) -> Result<(), RecoverError> {
-        self.record.head.state = HeadState::Vacant;
+        self.record.head.state = TailState::Vacant;
         self.record.content.placed = self.record.head.sequence;
         self.append()
     }

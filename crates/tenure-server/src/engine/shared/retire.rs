@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::ownership::{Head, HeadState};
+use tenure_core::ownership::{Tail, TailState};
 
 use super::change::{Written, new_owner, record, try_write};
 use super::head::{Closed, HeadRecord};
@@ -31,11 +31,11 @@ pub(super) fn retire(
         };
         let before = HeadRecord::decode(bytes)?;
         let ownership = match before.head.state {
-            HeadState::Owned => before.head.ownership,
+            TailState::Owned => before.head.ownership,
             // The owner answered its last request before it gave the log up.
-            HeadState::Vacant => Duration::ZERO,
-            HeadState::Retired => return Ok(before),
-            HeadState::Restoring => return Err(Closed::Restoring.into()),
+            TailState::Vacant => Duration::ZERO,
+            TailState::Retired => return Ok(before),
+            TailState::Restoring => return Err(Closed::Restoring.into()),
         };
         if before.head.engine != seen.engine {
             return Err(RecoverError::OtherEngine {
@@ -43,11 +43,11 @@ pub(super) fn retire(
                 answering: seen.engine,
             });
         }
-        let head = Head {
+        let head = Tail {
             generation: before.head.generation + 1,
             sequence: before.head.sequence + 1,
             undone: 0,
-            state: HeadState::Retired,
+            state: TailState::Retired,
             owner: new_owner(),
             ownership,
             ..before.head

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::ownership::{EngineId, HeadState, OwnershipRole};
+use tenure_core::ownership::{EngineId, OwnershipRole, TailState};
 
 use super::head::HeadRecord;
 use super::log::ServiceFacts;
@@ -131,7 +131,7 @@ impl ClusterView {
         let (head, server) = (&record.head, &record.server);
         (self.generation, self.sequence) = (head.generation, head.sequence);
         self.revision = record.content.revision;
-        let is_owned = head.state == HeadState::Owned;
+        let is_owned = head.state == TailState::Owned;
         self.active = is_owned.then(|| ActiveServer {
             name: server.name.clone(),
             address: server.address.clone(),

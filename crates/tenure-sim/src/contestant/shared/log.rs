@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use tenure_core::Instant;
-use tenure_core::ownership::{EngineId, Outcome};
+use tenure_core::ownership::{AppendOutcome, EngineId};
 
 use super::super::{Payload, RequestId};
 use super::{LogAnswer, LogAppend, LogCall, LogState};
@@ -44,12 +44,17 @@ impl Log {
         }
     }
 
-    fn append(&mut self, context: &mut Context<'_>, id: RequestId, append: LogAppend) -> Outcome {
+    fn append(
+        &mut self,
+        context: &mut Context<'_>,
+        id: RequestId,
+        append: LogAppend,
+    ) -> AppendOutcome {
         if is_overloaded(id) {
-            return Outcome::NotApplied;
+            return AppendOutcome::Refused;
         }
         if append.expected != self.state.head {
-            return Outcome::Refused(self.state.sighting());
+            return AppendOutcome::Superseded(self.state.observation());
         }
         let generation = append.head.generation;
         let is_take_over = self.state.head.is_none_or(|it| it.generation < generation);
@@ -62,7 +67,7 @@ impl Log {
             let took = HistoryEventKind::TookOver(generation);
             self.held.push_back(ProcessEffect::Record(took));
         }
-        Outcome::Done
+        AppendOutcome::Committed
     }
 
     /// Emits the effects that wait for writes, if there is no pending write.

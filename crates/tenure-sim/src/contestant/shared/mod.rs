@@ -13,7 +13,7 @@ use std::time::Duration;
 use tenure_core::NodeId;
 use tenure_core::lease::Stored;
 use tenure_core::lease::candidate::Timings;
-use tenure_core::ownership::{Found, Head, Outcome, OwnershipTimings, Sighting};
+use tenure_core::ownership::{AppendOutcome, Found, Observation, OwnershipTimings, Tail};
 
 pub(super) use log::Log;
 pub(super) use server::Server;
@@ -35,7 +35,7 @@ pub(super) fn ownership_timings(term: &Timings) -> OwnershipTimings {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogState {
     /// The head; `None` if the log is empty.
-    pub head: Option<Head>,
+    pub head: Option<Tail>,
     /// The last change that the place has.
     pub place: Option<LogChange>,
     /// The changes that the place lacks, each in a batch, oldest first.
@@ -66,9 +66,9 @@ pub enum LogCall {
 #[derive(Clone, Debug)]
 pub struct LogAppend {
     /// The head that it replaces.
-    pub expected: Option<Head>,
+    pub expected: Option<Tail>,
     /// The new head.
-    pub head: Head,
+    pub head: Tail,
     /// The batch or the place that it writes; `None` if it writes only the head.
     pub write: Option<LogWrite>,
 }
@@ -88,14 +88,14 @@ pub enum LogAnswer {
     /// The content.
     Content(LogState),
     /// The outcome of an append.
-    Appended(Outcome),
+    Appended(AppendOutcome),
 }
 
 impl LogState {
-    fn sighting(&self) -> Sighting {
-        Sighting {
+    fn observation(&self) -> Observation {
+        Observation {
             engine: log::ENGINE,
-            found: self.head.map_or(Found::Empty, Found::Head),
+            found: self.head.map_or(Found::Empty, Found::Tail),
         }
     }
 
@@ -133,7 +133,7 @@ impl LogState {
 mod tests {
     use tenure_core::Instant;
     use tenure_core::lease::Record;
-    use tenure_core::ownership::{HeadState, OwnerId};
+    use tenure_core::ownership::{OwnerId, TailState};
 
     use super::LogWrite::{Batch, Place};
     use super::*;
@@ -145,12 +145,12 @@ mod tests {
             id: revision,
             lease,
         };
-        let head = Head {
+        let head = Tail {
             engine: log::ENGINE,
             generation: 1,
             sequence: state.head.map_or(1, |it| it.sequence + 1),
             undone: 0,
-            state: HeadState::Owned,
+            state: TailState::Owned,
             owner: OwnerId(1),
             ownership: SHORTEST,
         };

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use tenure_core::lease::Stored;
 use tenure_core::lease::candidate::Timings;
 use tenure_core::ownership::{
-    Fate, Head, HeadState, Look, Outcome, OwnerId, Ownership, OwnershipOutput, OwnershipRole,
+    AppendOutcome, Look, OwnerId, Ownership, OwnershipOutput, OwnershipRole, Tail, TailState,
 };
 use tenure_core::{Instant, NodeId};
 
@@ -172,7 +172,7 @@ impl Server {
             }
             LogAnswer::Content(state) if self.call.take_if(|it| is(it)).is_some() => {
                 self.ownership
-                    .handle_head(context.now, Look::Found(state.sighting()));
+                    .handle_tail(context.now, Look::Found(state.observation()));
                 if let Some(last) = state.batches.into_iter().next_back() {
                     self.copied = Some(last);
                 }
@@ -184,14 +184,14 @@ impl Server {
         }
     }
 
-    fn handle_outcome(&mut self, context: &mut Context<'_>, outcome: Outcome) {
+    fn handle_outcome(&mut self, context: &mut Context<'_>, outcome: AppendOutcome) {
         let append = self.append.take();
         let fate = self.ownership.handle_appended(context.now, outcome);
         let Some(append) = append else { return };
         match fate {
-            Fate::Applied => self.handle_applied(context, append),
-            Fate::Repeated => self.append = Some(append),
-            Fate::Undone => {
+            AppendOutcome::Committed => self.handle_applied(context, append),
+            AppendOutcome::Unknown => self.append = Some(append),
+            AppendOutcome::Refused => {
                 if let Some(LogWrite::Batch(change)) = append.append.write
                     && let Some(reign) = self.reign.take()
                 {
@@ -201,12 +201,12 @@ impl Server {
                     self.reign = Some(self.reign(context, reign.generation, durable, placed));
                 }
             }
-            Fate::Lost => self.owns = false,
+            AppendOutcome::Superseded(_) => self.owns = false,
         }
     }
 
     fn handle_applied(&mut self, context: &mut Context<'_>, append: Append) {
-        self.owns = append.append.head.state == HeadState::Owned;
+        self.owns = append.append.head.state == TailState::Owned;
         match append.append.write {
             Some(LogWrite::Batch(change)) => {
                 context.record(HistoryEventKind::Acknowledged {
@@ -278,9 +278,9 @@ impl Server {
         let is_over = |call: &Call| is_lost || call.times_out <= context.now;
         if self.call.take_if(|it| is_over(it)).is_some() {
             if self.append.is_some() {
-                self.handle_outcome(context, Outcome::Unknown);
+                self.handle_outcome(context, AppendOutcome::Unknown);
             } else {
-                self.ownership.handle_head(context.now, Look::Failed);
+                self.ownership.handle_tail(context.now, Look::Failed);
             }
         }
         if let Some((call, generation)) = self.load
@@ -345,7 +345,7 @@ impl Server {
     }
 
     /// Returns an append without a batch. It writes the place if the place lacks a durable change.
-    fn without_batch(&self, head: Head) -> Append {
+    fn without_batch(&self, head: Tail) -> Append {
         let unplaced = self.reign.as_ref().and_then(Reign::unplaced);
         let append = LogAppend {
             expected: self.ownership.known(),

@@ -16,7 +16,7 @@ pub(super) struct Bounds {
     pub(super) events: Left,
     /// The number of ticks that one clock may lose. The margin is one tick.
     pub(super) lost_ticks_each: u8,
-    /// Whether the service compares the head before it applies an append.
+    /// Whether the service compares the tail before it applies an append.
     pub(super) compares: bool,
 }
 
@@ -126,7 +126,7 @@ impl Model for Bounds {
             self.actions_of(state, id, actions);
         }
         let sent = state.service.sent.iter();
-        let late = sent.filter(|it| !self.compares || it.expected == state.service.head);
+        let late = sent.filter(|it| !self.compares || it.expected == state.service.tail);
         actions.extend(late.map(|&append| Action::Late(append)));
         if state.now < self.ticks {
             actions.push(Action::Tick(None));
@@ -166,7 +166,7 @@ impl Model for Bounds {
                 Call::Appended(outcome) => next.appended(id, outcome),
                 Call::Looked(look) => {
                     let clock = clock(&next, id);
-                    next.servers[id].machine.handle_head(clock, look);
+                    next.servers[id].machine.handle_tail(clock, look);
                     next.drain(id);
                 }
                 Call::Look | Call::Append(_) => return None,
@@ -174,10 +174,12 @@ impl Model for Bounds {
             Action::GiveUp(id) => {
                 next.left.losses -= 1;
                 match next.servers[id].call.take()? {
-                    Call::Append(_) | Call::Appended(_) => next.appended(id, Outcome::Unknown),
+                    Call::Append(_) | Call::Appended(_) => {
+                        next.appended(id, AppendOutcome::Unknown)
+                    }
                     Call::Look | Call::Looked(_) => {
                         let clock = clock(&next, id);
-                        next.servers[id].machine.handle_head(clock, Look::Failed);
+                        next.servers[id].machine.handle_tail(clock, Look::Failed);
                         next.drain(id);
                     }
                 }
@@ -190,7 +192,7 @@ impl Model for Bounds {
                 if !next.servers[id].machine.is_unknown() {
                     next.service.sent.remove(&append);
                 }
-                next.appended(id, Outcome::NotApplied);
+                next.appended(id, AppendOutcome::Refused);
             }
             Action::Timer(id) => {
                 let clock = clock(&next, id);
@@ -209,10 +211,10 @@ impl Model for Bounds {
             Action::Commit(id) => {
                 next.left.batches -= 1;
                 let clock = clock(&next, id);
-                let head = next.servers[id].machine.append(clock)?;
+                let tail = next.servers[id].machine.append(clock)?;
                 let batch = next.next_batch;
                 next.next_batch += 1;
-                next.begin(id, head, Some(batch));
+                next.begin(id, tail, Some(batch));
             }
             Action::Restart(id) => {
                 next.left.restarts -= 1;
@@ -231,14 +233,14 @@ impl Model for Bounds {
             }
             Action::Vacate(id) => {
                 let clock = clock(&next, id);
-                let head = next.servers[id].machine.vacate(clock)?;
-                next.begin(id, head, None);
+                let tail = next.servers[id].machine.vacate(clock)?;
+                next.begin(id, tail, None);
             }
         }
         next.check_chain(last);
         if self.compares {
             // The sequence only grows, so these are refused for ever.
-            let sequence = next.service.head.map_or(0, |it| it.sequence);
+            let sequence = next.service.tail.map_or(0, |it| it.sequence);
             let expects = |append: &Append| append.expected.map_or(0, |it| it.sequence);
             next.service.sent.retain(|it| expects(it) >= sequence);
         }
@@ -271,10 +273,10 @@ impl Model for Bounds {
 pub(super) const ONE: &str = "a server that accepts requests has the last generation";
 pub(super) const CONTENT: &str = "a server that accepts requests has the content of the log";
 pub(super) const KEPT: &str = "what was acknowledged is in the log";
-pub(super) const RULES: &str = "the appends form one chain, and a foreign head stops its reader";
+pub(super) const RULES: &str = "the appends form one chain, and a foreign tail stops its reader";
 
 pub(super) const BY_TIME: &str = "a take-over after T";
-pub(super) const VACANT: &str = "a take-over of a vacant head";
+pub(super) const VACANT: &str = "a take-over of a vacant tail";
 pub(super) const FOUND: &str = "an unknown append that turns out to be applied";
 pub(super) const RESUMED: &str = "an owner that lapsed and resumed";
 pub(super) const DEPOSED: &str = "an owner that was deposed";
@@ -284,7 +286,7 @@ pub(super) const UNDONE: &str = "a batch that is undone";
 impl State {
     /// Checks that the last step extended the chain, or left it.
     fn check_chain(&mut self, last: &Self) {
-        let (Some(before), Some(after)) = (last.service.head, self.service.head) else {
+        let (Some(before), Some(after)) = (last.service.tail, self.service.tail) else {
             return;
         };
         let is_next = after.sequence == before.sequence + 1

@@ -31,7 +31,7 @@ fn clocks_whose_rates_differ_by_more_than_the_margin_are_found_out() {
 }
 
 #[test]
-fn a_service_that_does_not_compare_the_head_is_found_out() {
+fn a_service_that_does_not_compare_the_tail_is_found_out() {
     breaks(Bounds {
         compares: false,
         ..TWO

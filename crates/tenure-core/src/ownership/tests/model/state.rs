@@ -56,23 +56,23 @@ pub(super) enum Event {
 /// The service that keeps the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Service {
-    pub(super) head: Option<Head>,
+    pub(super) tail: Option<Tail>,
     /// All batches in the log.
     pub(super) content: Vec<Batch>,
     /// The appends that were sent, and may still be applied.
     pub(super) sent: BTreeSet<Append>,
 }
 
-/// Ordered by the numbers of the heads, because `Head` has no order.
+/// Ordered by the numbers of the tails, because `Tail` has no order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Append {
-    pub(super) expected: Option<Head>,
-    pub(super) head: Head,
+    pub(super) expected: Option<Tail>,
+    pub(super) tail: Tail,
     pub(super) batch: Option<Batch>,
 }
 
 /// Generation, sequence with the number of undone appends, owner, the expected sequence and owner,
-/// whether the head is vacant, and the batch.
+/// whether the tail is vacant, and the batch.
 type Key = (
     u64,
     (u64, u64),
@@ -85,15 +85,15 @@ type Key = (
 impl Append {
     fn key(&self) -> Key {
         let expected = self.expected.map(|it| (it.sequence, it.owner));
-        let Head {
+        let Tail {
             generation,
             sequence,
             undone,
             owner,
             state,
             ..
-        } = self.head;
-        let is_vacant = state == HeadState::Vacant;
+        } = self.tail;
+        let is_vacant = state == TailState::Vacant;
         let number = (sequence, undone);
         (generation, number, owner, expected, is_vacant, self.batch)
     }
@@ -131,7 +131,7 @@ pub(super) enum Call {
     Look,
     Append(Append),
     Looked(Look),
-    Appended(Outcome),
+    Appended(AppendOutcome),
 }
 
 pub(super) fn tick(number: u8) -> Instant {
@@ -161,25 +161,25 @@ impl Server {
 }
 
 impl Service {
-    fn sighting(&self) -> Sighting {
-        Sighting {
+    fn observation(&self) -> Observation {
+        Observation {
             engine: ENGINE,
-            found: self.head.map_or(Found::Empty, Found::Head),
+            found: self.tail.map_or(Found::Empty, Found::Tail),
         }
     }
 
     pub(super) fn look(&self) -> Look {
-        Look::Found(self.sighting())
+        Look::Found(self.observation())
     }
 
     /// Handles an append. Without the comparison, each append is applied.
-    pub(super) fn append(&mut self, append: &Append, compares: bool) -> Outcome {
-        if compares && append.expected != self.head {
-            return Outcome::Refused(self.sighting());
+    pub(super) fn append(&mut self, append: &Append, compares: bool) -> AppendOutcome {
+        if compares && append.expected != self.tail {
+            return AppendOutcome::Superseded(self.observation());
         }
-        self.head = Some(append.head);
+        self.tail = Some(append.tail);
         self.content.extend(append.batch);
-        Outcome::Done
+        AppendOutcome::Committed
     }
 }
 
@@ -190,16 +190,16 @@ impl State {
         while let Some(output) = server.machine.poll_output() {
             match output {
                 OwnershipOutput::Look => server.call = Some(Call::Look),
-                OwnershipOutput::Append(head) => {
-                    let repeated = server.append.filter(|it| it.head == head);
+                OwnershipOutput::Append(tail) => {
+                    let repeated = server.append.filter(|it| it.tail == tail);
                     let append = repeated.unwrap_or_else(|| Append {
                         expected: server.machine.known(),
-                        head,
+                        tail,
                         batch: None,
                     });
                     let known = server.machine.known();
-                    if known.is_some_and(|it| it.generation < head.generation) {
-                        let was_vacant = known.is_some_and(|it| it.state == HeadState::Vacant);
+                    if known.is_some_and(|it| it.generation < tail.generation) {
+                        let was_vacant = known.is_some_and(|it| it.state == TailState::Vacant);
                         self.event = Some(if was_vacant {
                             Event::TookVacant
                         } else {
@@ -223,11 +223,11 @@ impl State {
     }
 
     /// Begins an append that the server asked for.
-    pub(super) fn begin(&mut self, id: usize, head: Head, batch: Option<Batch>) {
+    pub(super) fn begin(&mut self, id: usize, tail: Tail, batch: Option<Batch>) {
         let server = &mut self.servers[id];
         let append = Append {
             expected: server.machine.known(),
-            head,
+            tail,
             batch,
         };
         server.append = Some(append);
@@ -236,14 +236,14 @@ impl State {
     }
 
     /// Hands the outcome of an append to its server.
-    pub(super) fn appended(&mut self, id: usize, outcome: Outcome) {
+    pub(super) fn appended(&mut self, id: usize, outcome: AppendOutcome) {
         let server = &mut self.servers[id];
         let clock = server.clock(self.now);
         let append = server.append;
         let batch = append.and_then(|it| it.batch);
         match server.machine.handle_appended(clock, outcome) {
-            Fate::Applied => {
-                if matches!(outcome, Outcome::Refused(_)) {
+            AppendOutcome::Committed => {
+                if matches!(outcome, AppendOutcome::Superseded(_)) {
                     self.event = Some(Event::FoundApplied);
                 }
                 server.append = None;
@@ -252,27 +252,27 @@ impl State {
                     self.acknowledged.insert(batch);
                 }
             }
-            Fate::Repeated => {}
-            Fate::Undone => {
+            AppendOutcome::Unknown => {}
+            AppendOutcome::Refused => {
                 if batch.is_some() {
                     self.event = Some(Event::Undone);
                 }
                 server.append = None;
             }
-            Fate::Lost => {
+            AppendOutcome::Superseded(_) => {
                 if batch.is_some() {
                     self.event = Some(Event::Lost);
                 }
                 server.append = None;
-                let is_other = |head: Head| Some(head.owner) != append.map(|it| it.head.owner);
-                if let Outcome::Refused(Sighting {
-                    found: Found::Head(head),
+                let is_other = |tail: Tail| Some(tail.owner) != append.map(|it| it.tail.owner);
+                if let AppendOutcome::Superseded(Observation {
+                    found: Found::Tail(tail),
                     ..
                 }) = outcome
-                    && is_other(head)
+                    && is_other(tail)
                     && server.machine.serves_until().is_some()
                 {
-                    self.broken = Some("a server goes on after it was shown a foreign head");
+                    self.broken = Some("a server goes on after it was shown a foreign tail");
                 }
             }
         }
@@ -281,7 +281,7 @@ impl State {
 
     /// Returns whether each server that accepts requests owns the log.
     pub(super) fn has_one_owner(&self) -> bool {
-        let generation = self.service.head.map(|it| it.generation);
+        let generation = self.service.tail.map(|it| it.generation);
         let mut serving = self.servers.iter().filter(|it| it.serves(self.now));
         serving.all(|it| it.generation() == generation)
     }
@@ -290,7 +290,7 @@ impl State {
     pub(super) fn has_the_content(&self) -> bool {
         let mut serving = self.servers.iter().filter(|it| it.serves(self.now));
         serving.all(|it| {
-            let is_current = it.machine.known() == self.service.head;
+            let is_current = it.machine.known() == self.service.tail;
             !is_current || it.content.as_ref() == Some(&self.service.content)
         })
     }

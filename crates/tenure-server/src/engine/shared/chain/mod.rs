@@ -12,8 +12,8 @@ use std::time::Duration;
 use axum::body::Bytes;
 use tenure_core::lease::LeaseId;
 use tenure_core::ownership::{
-    Fate, Found, Head, HeadState, Look, Outcome, OwnerId, Ownership, OwnershipOutput,
-    OwnershipTimings, Refusal, Sighting,
+    AppendOutcome, Found, Look, Observation, OwnerId, Ownership, OwnershipOutput, OwnershipTimings,
+    Refusal, Tail, TailState,
 };
 use tenure_core::{Instant, Random};
 use tracing::{info, warn};
@@ -242,30 +242,30 @@ impl Chain {
             Err(error) => {
                 let is_logged = self.note_error(Some(&error));
                 self.note_away(now, &error, is_logged);
-                self.machine.handle_head(now, Look::Failed);
+                self.machine.handle_tail(now, Look::Failed);
             }
             Ok((sighting, found)) => {
                 self.note_error(None);
                 self.note_back(now);
                 let took = now.since(sent);
                 self.shell.status.change(|view| view.note_call(took));
-                let look = Look::Found(self.core_sighting(&sighting, &found));
+                let look = Look::Found(self.core_observation(&sighting, &found));
                 self.note_store(&found);
-                self.machine.handle_head(now, look);
+                self.machine.handle_tail(now, look);
                 self.note_head(sighting, found);
             }
         }
     }
 
     /// Begins an append with this head, which the machine returned.
-    pub(super) fn prepare(&mut self, head: Head, content: ContentRecord, parts: Parts) {
+    pub(super) fn prepare(&mut self, head: Tail, content: ContentRecord, parts: Parts) {
         let server = self.shell.server.clone();
         let record = HeadRecord {
             head,
             content,
             server,
             successor: match head.state {
-                HeadState::Vacant => self.shell.take_successor(),
+                TailState::Vacant => self.shell.take_successor(),
                 _ => None,
             },
             note: None,
@@ -281,7 +281,7 @@ impl Chain {
 
     /// Returns whether this is the head of the append that was prepared last, whose outcome is not
     /// known.
-    pub(super) fn is_prepared(&self, head: Head) -> bool {
+    pub(super) fn is_prepared(&self, head: Tail) -> bool {
         self.sent
             .as_ref()
             .is_some_and(|sent| sent.record.head == head)
@@ -314,10 +314,11 @@ impl Chain {
         let mut refused_by = None;
         let mut failure = None;
         let outcome = match answer {
-            Ok(Appended::Done) => Outcome::Done,
+            Ok(Appended::Done) => AppendOutcome::Committed,
             Ok(Appended::Refused(sighting)) => match parse(&sighting) {
                 Ok(found) => {
-                    let outcome = Outcome::Refused(self.core_sighting(&sighting, &found));
+                    let outcome =
+                        AppendOutcome::Superseded(self.core_observation(&sighting, &found));
                     self.note_store(&found);
                     refused_by = Some((sighting, found));
                     outcome
@@ -325,15 +326,15 @@ impl Chain {
                 // Another program has replaced the head, so this proves nothing about this append.
                 Err(error) => {
                     failure = Some(error);
-                    Outcome::Unknown
+                    AppendOutcome::Unknown
                 }
             },
             Err(error) => {
                 let is_unknown = matches!(error, LogError::Unknown(_));
                 failure = Some(error);
                 match is_unknown {
-                    true => Outcome::Unknown,
-                    false => Outcome::NotApplied,
+                    true => AppendOutcome::Unknown,
+                    false => AppendOutcome::Refused,
                 }
             }
         };
@@ -341,18 +342,18 @@ impl Chain {
         self.count(&outcome, now.since(began));
         let fate = self.machine.handle_appended(now, outcome);
         let attempted = match fate {
-            Fate::Applied => {
+            AppendOutcome::Committed => {
                 self.namesakes = 0;
                 self.known = self.sent.take().map(|sent| (sent.bytes, sent.record));
                 Attempted::Applied
             }
-            Fate::Repeated => Attempted::Repeated,
-            Fate::Undone => {
+            AppendOutcome::Unknown => Attempted::Repeated,
+            AppendOutcome::Refused => {
                 self.sent = None;
                 let error = LogError::NotApplied("the service refused".into());
                 Attempted::Undone(failure.unwrap_or(error))
             }
-            Fate::Lost => {
+            AppendOutcome::Superseded(_) => {
                 self.sent = None;
                 if let Some((sighting, found)) = refused_by {
                     self.note_head(sighting, found);
@@ -407,7 +408,7 @@ impl Chain {
 
     /// Handles the outputs of the machine of an owner. Returns the head of an append that it asks
     /// for.
-    pub(super) fn drain(&mut self) -> Option<Head> {
+    pub(super) fn drain(&mut self) -> Option<Tail> {
         let mut append = None;
         while let Some(output) = self.machine.poll_output() {
             match output {
@@ -456,7 +457,7 @@ impl Chain {
                 Attempted::Applied
                     if self
                         .record()
-                        .is_some_and(|it| it.head.state == HeadState::Vacant) =>
+                        .is_some_and(|it| it.head.state == TailState::Vacant) =>
                 {
                     let to = self.record().and_then(|it| it.successor.as_deref());
                     let to = to.unwrap_or("any server");
@@ -488,17 +489,17 @@ impl Chain {
 
     /// Returns the head of a record as the machine gets it. A vacant head that is left to another
     /// server is like one of an owner: this server takes over only if no other server does for T.
-    fn head_for_machine(&self, record: &HeadRecord) -> Head {
+    fn head_for_machine(&self, record: &HeadRecord) -> Tail {
         let me = &self.shell.server.name;
         let is_for_another = record.successor.as_ref().is_some_and(|it| it != me);
         match record.head.state {
             // To the machine, a log that this server must not own is like one that was moved.
-            _ if self.closed(record) == Some(Closed::Guarded) => Head {
-                state: HeadState::Retired,
+            _ if self.closed(record) == Some(Closed::Guarded) => Tail {
+                state: TailState::Retired,
                 ..record.head
             },
-            HeadState::Vacant if is_for_another && record.server.name != *me => Head {
-                state: HeadState::Owned,
+            TailState::Vacant if is_for_another && record.server.name != *me => Tail {
+                state: TailState::Owned,
                 ..record.head
             },
             _ => record.head,
@@ -506,13 +507,15 @@ impl Chain {
     }
 
     /// Returns a sighting as the machine gets it.
-    fn core_sighting(&self, sighting: &log::Sighting, parsed: &Parsed) -> Sighting {
-        Sighting {
+    fn core_observation(&self, sighting: &log::Sighting, parsed: &Parsed) -> Observation {
+        Observation {
             engine: sighting.engine,
             found: match parsed {
                 Parsed::Empty => Found::Empty,
-                Parsed::Head(record) => Found::Head(self.head_for_machine(record)),
-                Parsed::NewerFormat(format) => Found::NewerFormat(*format),
+                Parsed::Head(record) => Found::Tail(self.head_for_machine(record)),
+                Parsed::NewerFormat(found) => {
+                    Found::Unusable(Refusal::NewerFormat { found: *found })
+                }
             },
         }
     }
@@ -615,5 +618,6 @@ fn remedy(connect: &dyn Connect, refusal: &Refusal, other_store: Option<&StoreId
             format!("{refusal}. Stop all servers, then: tenure cluster recover")
         }
         (Refusal::NewerFormat { found }, _) => HeadError::Newer { found: *found }.to_string(),
+        (Refusal::SlotDeleted { .. } | Refusal::SlotDamaged { .. }, _) => refusal.to_string(),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::Instant;
-use tenure_core::ownership::{Outcome, Refusal};
+use tenure_core::ownership::{AppendOutcome, Refusal};
 use tracing::{error, info, warn};
 
 use super::super::head::HeadRecord;
@@ -24,12 +24,12 @@ pub(super) struct Away {
 
 impl Chain {
     /// Counts an attempt of an append.
-    pub(super) fn count(&self, outcome: &Outcome, took: Duration) {
+    pub(super) fn count(&self, outcome: &AppendOutcome, took: Duration) {
         let result = match outcome {
-            Outcome::Done => AppendResult::Done,
-            Outcome::Refused(_) => AppendResult::Refused,
-            Outcome::NotApplied => AppendResult::NotApplied,
-            Outcome::Unknown => AppendResult::Unknown,
+            AppendOutcome::Committed => AppendResult::Done,
+            AppendOutcome::Superseded(_) => AppendResult::Refused,
+            AppendOutcome::Refused => AppendResult::NotApplied,
+            AppendOutcome::Unknown => AppendResult::Unknown,
         };
         let status = &self.shell.status;
         status.metrics.appended(result, took);

@@ -71,7 +71,7 @@ fn used() -> Arc<MemoryService> {
         record.content.revision += 1;
         let place = places::lease(&key, &stored, record.content.revision);
         content.places.insert(place.key, place.value);
-        record.head.state = HeadState::Owned;
+        record.head.state = TailState::Owned;
         record.head.generation = 7;
         record.head.sequence = 1_200;
         record.head.ownership = Duration::from_secs(3);
@@ -161,7 +161,7 @@ fn what_can_t_be_recovered_is_left_as_it_is() {
     let empty = MemoryService::new();
     let error = recover(&mut *log(&empty), no_wait).unwrap_err();
     assert_eq!(error, RecoverError::Empty);
-    for state in [HeadState::Restoring, HeadState::Retired] {
+    for state in [TailState::Restoring, TailState::Retired] {
         let service = changed(|record| record.head.state = state);
         assert!(matches!(tried(&service), RecoverError::Closed(_)));
     }

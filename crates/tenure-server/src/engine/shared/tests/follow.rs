@@ -165,7 +165,7 @@ fn an_engine_that_is_dropped_without_a_hand_over_serves_nothing_and_is_handed_ov
     server.follower.begin().unwrap();
     assert!(server.follower.step().unwrap().is_none());
     let state = head_of(&service.content()).head.state;
-    assert_eq!(state, tenure_core::ownership::HeadState::Vacant);
+    assert_eq!(state, tenure_core::ownership::TailState::Vacant);
     assert_eq!(server.own().loaded.leases.len(), 1);
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use tempfile::TempDir;
-use tenure_core::ownership::{EngineId, HeadState};
+use tenure_core::ownership::{EngineId, TailState};
 
 use super::super::log::{
     Append, Appended, Connect as _, LogError, LoggedBatch, Place, PlaceRange, SharedLog, Sighting,
@@ -179,7 +179,7 @@ fn a_final_backup_deposes_the_owner_and_no_server_takes_the_log_over() {
     assert_eq!(contents.revision, owner.revision);
     check_backup(&files, &model);
     let before = head_of(&service.content());
-    assert_eq!(before.head.state, HeadState::Retired);
+    assert_eq!(before.head.state, TailState::Retired);
 
     let error = owner.write().unwrap_err();
     assert!(
@@ -276,7 +276,7 @@ fn a_log_in_another_service_is_not_retired() {
         error.to_string().contains("tenure cluster recover"),
         "{error}"
     );
-    assert_eq!(head_of(&service.content()).head.state, HeadState::Owned);
+    assert_eq!(head_of(&service.content()).head.state, TailState::Owned);
 }
 
 #[test]
@@ -333,13 +333,13 @@ fn an_interrupted_restore_leaves_a_log_that_no_server_uses_and_can_be_repeated()
         let error = restored.unwrap_err().to_string();
         assert!(error.contains("the memory: no space"), "{error}");
         interrupted += 1;
-        assert_eq!(head_of(&target.content()).head.state, HeadState::Restoring);
+        assert_eq!(head_of(&target.content()).head.state, TailState::Restoring);
         let mut server = Server::new("next", &target);
         for _ in 0..30 {
             server.advance(T / 3);
             assert!(server.follower.step().unwrap().is_none());
         }
-        assert_eq!(head_of(&target.content()).head.state, HeadState::Restoring);
+        assert_eq!(head_of(&target.content()).head.state, TailState::Restoring);
         let half = Files::new().backup(&mut *log(&target), false);
         let error = half.unwrap_err().to_string();
         assert!(

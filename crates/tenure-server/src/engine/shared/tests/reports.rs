@@ -1,6 +1,6 @@
 //! What a server logs, shows and counts about its part in the cluster.
 
-use tenure_core::ownership::HeadState;
+use tenure_core::ownership::TailState;
 
 use super::*;
 use crate::engine::log_lines::LogLines;
@@ -278,11 +278,11 @@ fn changes_are_refused_in_a_service_that_is_nearly_full_and_beats_are_not() {
 fn a_log_that_a_running_server_may_not_take_over_is_named_once() {
     for (state, reason) in [
         (
-            HeadState::Restoring,
+            TailState::Restoring,
             "a restore into the log is not complete: wait for it, or run tenure restore again",
         ),
         (
-            HeadState::Retired,
+            TailState::Retired,
             "a final backup has moved the store away: it goes on where that file is restored \
              (tenure restore)",
         ),

@@ -1,6 +1,6 @@
 //! Servers that start over a log, or a service, that permits no server of their configuration.
 
-use tenure_core::ownership::{EngineId, HeadState};
+use tenure_core::ownership::{EngineId, TailState};
 
 use super::*;
 use crate::clock;
@@ -44,7 +44,7 @@ fn text(refused: FollowError) -> String {
 fn a_server_does_not_start_over_a_log_that_it_must_not_use() {
     let open = ClusterAccess::Anonymous;
     let service = vacant();
-    change_head(&service, |record| record.head.state = HeadState::Retired);
+    change_head(&service, |record| record.head.state = TailState::Retired);
     assert_eq!(
         text(refused(&service, open)),
         "a final backup has moved the store away: it goes on where that file is restored (tenure \
@@ -143,7 +143,7 @@ fn a_server_does_not_start_if_its_service_definitely_refuses_and_waits_for_one_t
         server.connect.fail_all(None);
         if starts {
             assert_eq!(server.own().loaded.leases.len(), 1, "{fault:?}");
-            change_head(&service, |record| record.head.state = HeadState::Vacant);
+            change_head(&service, |record| record.head.state = TailState::Vacant);
         }
     }
 }
@@ -182,7 +182,7 @@ fn the_first_look_of_a_server_counts_as_its_first() {
 #[test]
 fn a_server_waits_for_the_end_of_a_restore() {
     let service = vacant();
-    change_head(&service, |record| record.head.state = HeadState::Restoring);
+    change_head(&service, |record| record.head.state = TailState::Restoring);
     let mut server = Server::new("next", &service);
     server.follower.look_first().unwrap();
     for _ in 0..40 {
@@ -192,7 +192,7 @@ fn a_server_waits_for_the_end_of_a_restore() {
     let refusal = server.status().view().refusal.unwrap();
     assert!(refusal.contains("a restore into the log"), "{refusal}");
     change_head(&service, |record| {
-        record.head.state = HeadState::Vacant;
+        record.head.state = TailState::Vacant;
         record.head.sequence += 1;
     });
     assert_eq!(server.own().loaded.leases.len(), 1);

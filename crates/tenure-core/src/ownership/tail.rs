@@ -1,15 +1,16 @@
-//! The head of a shared log, as far as it decides which server owns the log.
+//! The tail of a shared log, as far as it decides which server owns the log.
 
 use core::fmt;
 use core::time::Duration;
 
 /// One start of a server. Two starts of the same server have different ids, so that the bytes of
-/// two heads are never equal by chance.
+/// two tails are never equal by chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub u128);
 
-/// The identity of the service that keeps the log. It changes if the service may have lost commits:
-/// after a restore from a snapshot, or after a promotion.
+/// The identity of the service that keeps the log, with the place of the log in it. It changes if the
+/// service may have lost commits, after a restore from a snapshot or after a promotion, and if the log
+/// was copied to another place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EngineId(pub u128);
 
@@ -19,10 +20,10 @@ impl fmt::Display for EngineId {
     }
 }
 
-/// The head of a shared log. Each append replaces it by compare-and-swap.
+/// The tail of a shared log: its newest entry. Each append replaces exactly one tail by the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Head {
-    /// The identity of the service in which the head was written.
+pub struct Tail {
+    /// The identity of the service in which the tail was written.
     pub engine: EngineId,
     /// The number of the ownership: each take-over adds one.
     pub generation: u64,
@@ -31,8 +32,8 @@ pub struct Head {
     /// The number of appends with this sequence number that the server has undone before this one.
     pub undone: u64,
     /// The state of the log.
-    pub state: HeadState,
-    /// The server that wrote the head.
+    pub state: TailState,
+    /// The server that wrote the tail.
     pub owner: OwnerId,
     /// The ownership duration of that server.
     pub ownership: Duration,
@@ -40,7 +41,7 @@ pub struct Head {
 
 /// The state of a shared log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HeadState {
+pub enum TailState {
     /// The owner accepts requests, or is about to.
     Owned,
     /// The owner has resigned: another server may take over at once.
@@ -49,25 +50,4 @@ pub enum HeadState {
     Restoring,
     /// The content was moved to another log for good: no server may take over.
     Retired,
-}
-
-/// An answer of the service that keeps the log: to a read of the head, or to an append that was
-/// refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Sighting {
-    /// The identity of the service that answered.
-    pub engine: EngineId,
-    /// The head that stands in the log.
-    pub found: Found,
-}
-
-/// The head that stands in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Found {
-    /// The log is empty.
-    Empty,
-    /// This head.
-    Head(Head),
-    /// A head in a format that this version does not know.
-    NewerFormat(u32),
 }

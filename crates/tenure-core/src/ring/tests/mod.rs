@@ -1,0 +1,4 @@
+mod model;
+mod rules;
+
+use super::*;
