@@ -58,7 +58,9 @@ fn serve(folder: &Path, listen: &str) -> (Process, String) {
         "--data-dir",
         folder,
     ];
-    let process = Process::start(&arguments);
+    // The clients write some bodies and blocks that are larger than the default permits.
+    let mut serve = command(&arguments);
+    let process = Process::spawn(serve.env("TENURE_AZURE_MAX_BLOB_BYTES", "1048576"));
     let url = wait_for("the store", || {
         let stdout = process.stdout();
         let line = stdout.lines().next()?;

@@ -23,7 +23,8 @@ pub fn mark_guarded(data_dir: &Path) -> io::Result<()> {
     if path.exists() {
         return Ok(());
     }
-    let mut file = private().open(path)?;
+    // A link is not followed.
+    let mut file = private().create_new(true).open(path)?;
     file.write_all(MARK_TEXT.as_bytes())?;
     file.sync_all()?;
     File::open(data_dir)?.sync_all()

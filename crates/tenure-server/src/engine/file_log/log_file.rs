@@ -11,7 +11,8 @@
 //! only the last entry, which was not acknowledged, and the first frame that is not right ends the log.
 //! If a right frame with a later entry is behind it, the file is damaged instead. The random number of
 //! the file is in each frame and in no answer of the store, so no client can write metadata that looks
-//! like a later entry. Damage of the very last entry can't be told from a power cut.
+//! like a later entry. Damage of the very last entry can't be told from a power cut, unless the store
+//! ended: then its last entry says that nothing is behind it.
 //!
 //! **The last file has its reserved length.** It is cut to its entries only when the next file is
 //! durable. So a last file that is shorter was truncated, or the file after it is missing.
@@ -26,7 +27,7 @@ use tenure_core::Random as _;
 use super::folder::private;
 use crate::disk_full::is_disk_full;
 use crate::engine::OpenError;
-use crate::engine::entry::{DecodeError, Entry};
+use crate::engine::entry::{DecodeError, Entry, EntryKind};
 use crate::engine::snapshot::{Position, format_of};
 use crate::model::StoreId;
 use crate::random::OsRandom;
@@ -283,6 +284,7 @@ pub(super) fn read(
         }));
     }
     let mut at = HEADER as usize;
+    let mut has_ended = false;
     while let Some((entry, sum, next)) = frame_at(&bytes, at, &header.nonce) {
         let entry = Entry::decode(entry).map_err(|DecodeError(column)| {
             damaged(format!("the entry at byte {at} has an invalid {column}"))
@@ -294,8 +296,14 @@ pub(super) fn read(
             sequence: entry.sequence,
             checksum: sum,
         };
+        has_ended = entry.kind == EntryKind::Vacant;
         each(entry, last)?;
         at = next;
+    }
+    if has_ended && bytes[at..].iter().any(|byte| *byte != 0) {
+        return Err(damaged(format!(
+            "the store ended with the entry before byte {at}, and something is behind it"
+        )));
     }
     // This search is over after the first bytes of a file that was not damaged, because zeros follow.
     let mut from = at;

@@ -56,6 +56,8 @@ pub(super) struct FileLog {
     snapshots: Snapshots,
     store: StoreId,
     file: LogFile,
+    /// The file before, if its unused space was not given back yet.
+    complete: Option<LogFile>,
     /// Space for the next file.
     next: Option<Reserved>,
     /// Whether there was no space for the next file, which is logged once.
@@ -195,6 +197,7 @@ impl FileLog {
             snapshots: Snapshots::new(folder.path(), history),
             store,
             file,
+            complete: None,
             next: None,
             lacks_space: false,
             last,
@@ -279,13 +282,20 @@ impl FileLog {
         })?;
         let named = self.folder.sync();
         named.map_err(|error| AppendError::Unknown(format!("{}: {error}", file.path.display())))?;
-        let full = std::mem::replace(&mut self.file, file);
-        self.snapshots.add_complete(full.at);
+        let complete = std::mem::replace(&mut self.file, file);
+        self.snapshots.add_complete(complete.at);
+        self.complete = Some(complete);
         self.lacks_space = false;
-        if let Err(error) = full.cut() {
-            warn!(%error, file = %full.path.display(), "the unused end of a file stays");
-        }
         Ok(())
+    }
+
+    /// Gives back the unused space of the file before.
+    fn cut(&mut self) {
+        if let Some(file) = self.complete.take()
+            && let Err(error) = file.cut()
+        {
+            warn!(%error, file = %file.path.display(), "the unused end of a file stays");
+        }
     }
 
     /// Reserves space for the next file in time.
@@ -315,6 +325,7 @@ impl Log for FileLog {
     }
 
     fn checkpoint(&mut self, _: Load) -> Result<Progress, AppendError> {
+        self.cut();
         self.reserve();
         self.snapshots.go_on(&self.file, self.lacks_space);
         Ok(Progress::Done)
@@ -322,6 +333,7 @@ impl Log for FileLog {
 
     fn close(&mut self) -> Result<(), AppendError> {
         self.snapshots.stop();
+        self.cut();
         let _ = fs::remove_file(self.folder.unused_log());
         match self.write_empty(EntryKind::Vacant, None) {
             Err(error) if error.is_transient() => {

@@ -214,6 +214,18 @@ fn a_damaged_byte_before_the_last_entry_is_refused() {
         }
     }
     bench.check();
+    // The last entry of a store that has ended says that nothing is behind it.
+    let (_, mut log) = open(bench.path()).unwrap();
+    log.close().unwrap();
+    let (path, end) = (log.file.path.clone(), log.file.at);
+    let name = path.file_name().unwrap().to_str().unwrap();
+    drop(log);
+    bench.check();
+    for behind in [end, end + 1_000] {
+        let killed = copy(bench.path());
+        write_at(&killed.path().join(name), behind, &[1]);
+        refused(killed.path(), name, &format!("byte {behind}"));
+    }
 }
 
 #[test]
