@@ -229,6 +229,18 @@ impl LogFile {
     }
 }
 
+/// Makes the entries durable that were read from a file that a store did not end.
+///
+/// If a sync of that store failed, its last entries may be in the memory of the operating system alone,
+/// and another sync would not say so. So they are written once more, before a file follows them.
+pub(super) fn write_again(path: &Path, at: u64) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let mut bytes = vec![0; at as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    file.write_all_at(&bytes, 0)?;
+    file.sync_all()
+}
+
 /// Gives back the space behind the last entry of a file that a store did not end.
 pub(super) fn cut(path: &Path, at: u64) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;

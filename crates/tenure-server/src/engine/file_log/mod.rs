@@ -101,6 +101,9 @@ pub(super) fn open<L: Extend<LoadedLease>>(
         Ok::<_, OpenError>(())
     })?;
     let store = loaded.store_id.clone().unwrap_or_default();
+    if let Some((path, end)) = ends.last() {
+        log_file::write_again(path, end.at).map_err(OpenError::io(path))?;
+    }
     let mut log = FileLog::begin(folder, store, last, loaded.revision, history)?;
     for (path, end) in &ends {
         // A file with the same name had no entry, and was replaced.
