@@ -175,13 +175,15 @@ pub fn final_backup(
     let note = format!("at {at} to {}", file.name.display());
     let closed = log.write_empty(EntryKind::Retired, Some(note));
     closed.map_err(not_closed)?;
-    let published = file.publish(contents);
-    if published.is_err() && !was_moved {
-        // Nobody can have found a final backup, so the store may go on here.
+    let named = file.give_name();
+    if named.is_err() && !was_moved {
+        // Nobody can have found a final backup, so the store may go on here. If the file has its name,
+        // and only its folder can't be synced, it may have been found.
         log.write_empty(EntryKind::Vacant, None)
             .map_err(not_closed)?;
     }
-    published
+    named?.sync()?;
+    Ok(contents)
 }
 
 /// Checks that a store was begun in the directory.
@@ -292,8 +294,14 @@ impl BackupFile {
         }
     }
 
-    /// Gives the file its name.
+    /// Gives the file its name, and makes the name durable.
     pub(super) fn publish(self, contents: Contents) -> Result<Contents, BackupError> {
+        self.give_name()?.sync()?;
+        Ok(contents)
+    }
+
+    /// Gives the file its name. If this fails, the file has no name.
+    fn give_name(self) -> Result<NamedBackup, BackupError> {
         let failed = |error| not_written(&self.name, error);
         let named = match self.existing {
             Existing::Keep => self.copy.persist_noclobber(&self.name),
@@ -305,9 +313,25 @@ impl BackupFile {
             },
             _ => failed(failure.error),
         })?;
-        let sync = || File::open(&self.folder)?.sync_all();
-        sync().map_err(failed)?;
-        Ok(contents)
+        Ok(NamedBackup {
+            name: self.name,
+            folder: self.folder,
+        })
+    }
+}
+
+/// A backup that has its name.
+#[derive(Debug)]
+struct NamedBackup {
+    name: PathBuf,
+    folder: PathBuf,
+}
+
+impl NamedBackup {
+    /// Makes the name durable.
+    fn sync(self) -> Result<(), BackupError> {
+        let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| not_written(&self.name, error))
     }
 }
 

@@ -173,8 +173,9 @@ pub(in crate::engine) fn place(
     };
     let written = file.and_then(write);
     if written.is_err() {
-        // Nothing here could pass for a store.
+        // Nothing here could pass for a store, also if only the last sync failed.
         let _ = fs::remove_file(path);
+        let _ = fs::remove_file(folder.snapshot(covers.sequence));
         let _ = folder.sync();
     }
     written.map_err(OpenError::io(folder.path()))
