@@ -40,6 +40,17 @@ pub struct Base {
     pub covered: u64,
 }
 
+impl Base {
+    /// Returns whether a file that contains the changes up to the entry `covered` may be deleted once a
+    /// committed entry names this base. `files` are all files of the base, the newest one first.
+    #[must_use]
+    pub fn supersedes(&self, files: &[FileId], file: FileId, covered: u64) -> bool {
+        // Argument 6: the order in which files were written says nothing. A standby may have written
+        // this one, take over, and name it.
+        files.first() == Some(&self.newest) && covered <= self.covered && !files.contains(&file)
+    }
+}
+
 /// A slot as a server has seen it: an entry, and the version under which it stands in the home.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Slot<V> {

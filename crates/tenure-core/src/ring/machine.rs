@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    Append, Base, Checksum, Entry, FileId, Pressure, RingLimits, Slot, SlotRead, SlotReplaced,
+    Append, Base, Checksum, Entry, Pressure, RingLimits, Slot, SlotRead, SlotReplaced,
 };
 use crate::Instant;
 use crate::ownership::{AppendOutcome, EngineId, Found, Observation, Ownership, Refusal, Tail};
@@ -115,18 +115,6 @@ impl<V: Clone + Eq> LogRing<V> {
     pub fn needs_base(&self, new_base: Option<Base>) -> bool {
         // Argument 5.
         self.overwritten() > self.next_base(new_base).map_or(0, |it| it.covered)
-    }
-
-    /// Returns whether a file that contains the changes up to the entry `covered` may be deleted.
-    /// `base` has all files of the base whose newest file is its first one.
-    #[must_use]
-    pub fn is_superseded(&self, file: FileId, covered: u64, base: &[FileId]) -> bool {
-        // Argument 6: the order in which files were written says nothing. A standby may have written
-        // this one, take over, and name it.
-        let Some(named) = self.base() else {
-            return false;
-        };
-        base.first() == Some(&named.newest) && covered <= named.covered && !base.contains(&file)
     }
 
     /// Returns the append of an entry with the header that the ownership asked for, or another attempt

@@ -54,7 +54,7 @@
 //!   [`Ownership::append`](crate::ownership::Ownership::append): call [`LogRing::append`], send what it
 //!   returns, and call [`LogRing::handle_replaced`]. Before a take-over, read the slot of the tail.
 //! - After a take-over or [`LogRing::begin_base`], and every hour: delete what
-//!   [`LogRing::is_superseded`].
+//!   [`Base::supersedes`].
 
 mod entry;
 mod machine;

@@ -19,11 +19,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use crate::Store;
 use crate::config::{ClusterConfig, Limits};
-use crate::engine::{self, Ended, Engine, Follower, OpenError, Stop};
+use crate::engine::{self, Ended, Engine, OpenError, Standby};
 use crate::panics;
 use crate::store::{Lasting, Member, Order, ServedStore, StoreSetup};
 
@@ -35,7 +36,7 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 pub struct ClusterMember {
     stores: watch::Receiver<Store>,
     orders: Sender<Order>,
-    stop: Arc<Stop>,
+    stop: CancellationToken,
     ownership: Duration,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -63,27 +64,27 @@ impl ClusterMember {
     pub fn start(config: &ClusterConfig, limits: Limits) -> Result<Self, OpenError> {
         limits.check()?;
         crate::clock::check()?;
-        let stop = Arc::<Stop>::default();
+        let stop = CancellationToken::new();
         // The connections block on runtimes of their own, which a caller with a runtime may not.
-        let follower = thread::scope(|scope| {
-            let follow = || engine::follow(config, limits.of_history(), Arc::clone(&stop));
+        let standby = thread::scope(|scope| {
+            let follow = || engine::follow(config, limits.of_history(), stop.clone());
             let followed = scope.spawn(follow).join();
             followed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
-        Self::over(follower, config, limits, stop).map_err(OpenError::io("a thread"))
+        Self::over(standby, config, limits, stop).map_err(OpenError::io("a thread"))
     }
 
     fn over(
-        follower: Follower,
+        standby: Standby,
         config: &ClusterConfig,
         limits: Limits,
-        stop: Arc<Stop>,
+        stop: CancellationToken,
     ) -> io::Result<Self> {
         let (orders, received) = channel();
         let member = Member {
             config: Arc::new(config.clone()),
-            serving: follower.serving(),
-            status: follower.status(),
+            serving: standby.serving(),
+            status: standby.status(),
             orders: orders.clone(),
         };
         let setup = StoreSetup {
@@ -92,11 +93,10 @@ impl ClusterMember {
             member: Some(member),
             lasting: Lasting::default(),
         };
-        let standby = Store::standby(setup.clone())?;
-        let (announced, stores) = watch::channel(standby);
+        let (announced, stores) = watch::channel(Store::standby(setup.clone())?);
         let role = RoleThread {
             ownership: config.ownership,
-            follower,
+            standby,
             setup,
             stores: announced,
             orders: received,
@@ -140,7 +140,7 @@ impl ClusterMember {
             {
                 thread::sleep(STOP_CHECK_INTERVAL);
             }
-            self.stop.set();
+            self.stop.cancel();
             let _ = thread.join();
         }
         self.stores.borrow().stop();
@@ -156,7 +156,7 @@ impl Drop for ClusterMember {
 /// The thread that changes the role of this server.
 struct RoleThread {
     ownership: Duration,
-    follower: Follower,
+    standby: Standby,
     setup: StoreSetup,
     stores: watch::Sender<Store>,
     orders: Receiver<Order>,
@@ -165,8 +165,8 @@ struct RoleThread {
 impl RoleThread {
     fn run(mut self) {
         loop {
-            let reign = match self.follower.run_until_owner() {
-                Ok(reign) => reign,
+            let taken_over = match self.standby.run_until_owner() {
+                Ok(taken_over) => taken_over,
                 Err(Ended::Stopped) => return,
                 // The reason was logged, and is shown to operators. They may mend the log.
                 Err(Ended::Refused(_)) => {
@@ -176,12 +176,12 @@ impl RoleThread {
                     continue;
                 }
             };
-            if reign.note.is_some() {
+            if taken_over.note.is_some() {
                 let restored = self.setup.lasting.restored.lock();
-                *restored.unwrap_or_else(PoisonError::into_inner) = reign.note;
+                *restored.unwrap_or_else(PoisonError::into_inner) = taken_over.note;
             }
-            let engine = Engine::over(Box::new(reign.engine), reign.loaded.revision);
-            let served = Store::start(reign.loaded, Some(engine), self.setup.clone());
+            let engine = Engine::over(Box::new(taken_over.log), taken_over.loaded.revision);
+            let served = Store::start(taken_over.loaded, Some(engine), self.setup.clone());
             let standby = Store::standby(self.setup.clone());
             let (store, standby) = match served.and_then(|store| Ok((store, standby?))) {
                 Ok(stores) => stores,
@@ -189,7 +189,7 @@ impl RoleThread {
             };
             // An order that came twice was for the ownership before. Orders for this one come only
             // after its store is announced.
-            self.follower.leave_to(None);
+            self.standby.leave_to(None);
             let is_over = self.orders.try_iter().any(|it| matches!(it, Order::Stop));
             // The idle connections of the store before end, so that the end of this one ends all.
             self.stores.send_replace(store.clone()).stop();
@@ -222,7 +222,7 @@ impl RoleThread {
         loop {
             match self.orders.recv_timeout(self.ownership / 6) {
                 Ok(Order::Resign(to)) => {
-                    self.follower.leave_to(to);
+                    self.standby.leave_to(to);
                     return false;
                 }
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return true,

@@ -16,7 +16,7 @@ impl ClusterMember {
     ///
     /// [`RecoverError`]. If the log exists, it stays as it is.
     pub fn init(config: &ClusterConfig) -> Result<String, RecoverError> {
-        let store = engine::init_shared(config)?;
+        let store = engine::init_cluster(config)?;
         Ok(store.as_str().into())
     }
 
@@ -35,7 +35,7 @@ impl ClusterMember {
     ///
     /// [`RecoverError`].
     pub fn recover(config: &ClusterConfig) -> Result<Restored, RecoverError> {
-        engine::recover_shared(config)
+        engine::recover_cluster(config)
     }
 
     /// Copies the log of a cluster to `file`, like [`backup`](crate::backup) for a data directory.
@@ -52,7 +52,7 @@ impl ClusterMember {
         file: &Path,
         existing: Existing,
     ) -> Result<Contents, BackupError> {
-        engine::backup_shared(config, file, existing, false)
+        engine::backup_cluster(config, file, existing, false)
     }
 
     /// Makes the last backup of a cluster, like [`final_backup`](crate::final_backup) for a data
@@ -72,7 +72,7 @@ impl ClusterMember {
         file: &Path,
         existing: Existing,
     ) -> Result<Contents, BackupError> {
-        engine::backup_shared(config, file, existing, true)
+        engine::backup_cluster(config, file, existing, true)
     }
 
     /// Creates the log of a cluster from the backup `file`, like [`restore`](crate::restore) for a
@@ -84,6 +84,6 @@ impl ClusterMember {
     ///
     /// [`RestoreError`]. While a restore is not complete, no server takes the log over.
     pub fn restore(file: &Path, config: &ClusterConfig) -> Result<Restored, RestoreError> {
-        engine::restore_shared(file, config)
+        engine::restore_cluster(file, config)
     }
 }

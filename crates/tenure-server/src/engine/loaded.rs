@@ -19,7 +19,7 @@ pub(crate) type LoadedLease = (LeaseKey, Stored, u64);
 pub(crate) type LeaseList = LinkedList<LoadedLease>;
 
 /// The contents of a log. `L` is the collection of its leases.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Loaded<L = LeaseList> {
     /// All leases.
     pub(crate) leases: L,

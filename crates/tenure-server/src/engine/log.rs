@@ -1,7 +1,7 @@
 //! The interface of an engine: a log of batches.
 //!
-//! An append is acknowledged when its batch is in the log. A checkpoint does the work that lets the log
-//! become shorter again: a snapshot, or tables that follow the log.
+//! An append is acknowledged when its batch is in the log. Upkeep lets the log become shorter again, by
+//! snapshots.
 
 use std::time::Duration;
 
@@ -27,18 +27,18 @@ pub(crate) trait Log: Send {
     /// Those of [`Log::append`].
     fn confirm(&mut self) -> Result<(), AppendError>;
 
-    /// Does a part of the work that shortens the log. It is called after each append, when the
-    /// answers have left, and while there is nothing to append.
+    /// Does the work that keeps the log short, and what else is due. It is called after each append,
+    /// when the answers have left, and when [`Log::upkeep_within`] has passed.
     ///
     /// # Errors
     ///
     /// Those of [`Log::append`]; appended batches stay durable. A failure that may be temporary is
     /// not an error.
-    fn checkpoint(&mut self, load: Load) -> Result<Progress, AppendError>;
+    fn upkeep(&mut self) -> Result<(), AppendError>;
 
-    /// Returns the longest time after which [`Log::checkpoint`] must be called, even if there is
-    /// nothing to append and nothing to write to the tables. Returns `None` if it need not be.
-    fn checkpoint_within(&self) -> Option<Duration> {
+    /// Returns the longest time after which [`Log::upkeep`] must be called, even if there is nothing to
+    /// append. Returns `None` if it need not be.
+    fn upkeep_within(&self) -> Option<Duration> {
         None
     }
 
@@ -49,24 +49,6 @@ pub(crate) trait Log: Send {
     ///
     /// The log can't be written or synced; the operator must be notified.
     fn close(&mut self) -> Result<(), AppendError>;
-}
-
-/// The amount of work that waits during a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Load {
-    /// More changes may wait already: the checkpoint does only the work that can't be deferred.
-    Busy,
-    /// There was nothing to append for a while: the checkpoint does a part of its work.
-    Idle,
-}
-
-/// The result of a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// The tables are behind the log.
-    More,
-    /// There is nothing to do until the next append.
-    Done,
 }
 
 /// The reason why a batch was not appended.

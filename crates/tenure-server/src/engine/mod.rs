@@ -1,8 +1,10 @@
 //! The persistence of changes: an engine over a [`Log`].
 //!
 //! ```text
-//! file log (one process, one folder)      shared log (an owner and standbys)
-//!              \                               /
+//!                                  cluster: an owner and standbys
+//!                                              |
+//! file log (one process, one folder)      ring (slots at a home)
+//!                    \                         /
 //!               snapshot: the state up to an entry
 //!                              |
 //!               entry: one commit
@@ -12,53 +14,45 @@
 //! that batch to the log. A store in memory has no engine.
 
 mod backup;
+mod cluster;
 mod entry;
 mod error;
-mod etcd;
 mod file_log;
 mod loaded;
 mod log;
 #[cfg(test)]
 mod log_lines;
-mod postgres;
 mod restore;
-mod shared;
+mod ring;
 mod snapshot;
 #[cfg(test)]
 mod testing;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::UnixMillis;
 use tenure_core::ownership::OwnershipTimings;
+use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::config::{ClusterConfig, SharedEngine};
+use crate::config::ClusterConfig;
 use crate::model::{ChangeSet, HistoryLimits, StoreId};
 
 use backup::BackupFile;
-use etcd::ConnectEtcd;
-use postgres::PostgresConnect;
-use shared::log::{Connect, LogError, SharedLog};
+use cluster::{Home, StandbyError};
 
 pub use backup::{BackupError, Contents, Existing, backup, final_backup};
+pub use cluster::RecoverError;
+pub(crate) use cluster::{ClusterStatus, Ended, Serving, Standby};
 pub(crate) use entry::Batch;
 pub use error::OpenError;
 pub(crate) use file_log::sizes;
 pub use file_log::{is_guarded, mark_guarded};
 pub use loaded::Document;
 pub(crate) use loaded::{LeaseList, Loaded, LoadedLease};
-pub(crate) use log::{AppendError, Load, Log, Progress};
+pub(crate) use log::{AppendError, Log};
 pub use restore::{RestoreError, Restored, forget_restore, restore, restore_note};
-use shared::FollowError;
-#[cfg(test)]
-pub(crate) use shared::OwnershipClock;
-pub use shared::RecoverError;
-#[cfg(test)]
-pub(crate) use shared::memory::{Fault, MemoryConnect, MemoryService};
-pub(crate) use shared::{ClusterStatus, Ended, Follower, Serving, Stop};
 
 /// Appends changes to a log.
 pub(crate) struct Engine {
@@ -95,36 +89,34 @@ impl Engine {
     }
 }
 
-/// Begins to follow the log of a cluster: reads its head once. The flag `stop` ends all waits.
+/// Begins to follow the log of a cluster: reads it once. The token `stop` ends all waits.
 pub(crate) fn follow(
     config: &ClusterConfig,
     history: HistoryLimits,
-    stop: Arc<Stop>,
-) -> Result<Follower, OpenError> {
-    let connect = connect_server(config)?;
-    let follower = Follower::new(connect, config, history, stop).and_then(|mut follower| {
-        follower.look_first()?;
-        Ok(follower)
+    stop: CancellationToken,
+) -> Result<Standby, OpenError> {
+    let home = open_home(config)?;
+    let place = home.place.clone();
+    let clock = cluster::OwnershipClock::System;
+    let standby = Standby::new(home, config, history, stop, clock).and_then(|mut standby| {
+        standby.look_first()?;
+        Ok(standby)
     });
-    follower.map_err(|error| match error {
-        FollowError::Refused(detail) => OpenError::Log {
-            log: place(config),
-            detail,
-        },
+    standby.map_err(|error| match error {
+        StandbyError::Refused(detail) => OpenError::Log { log: place, detail },
         other => refused(config, other),
     })
 }
 
-/// Checks the settings of the log and the files that they name, without a connection.
+/// Checks the settings of the home and the files that they name, without a connection.
 pub(crate) fn check_access(config: &ClusterConfig) -> Result<(), OpenError> {
-    let connected = connect_server(config)?.connect();
-    connected.map(drop).map_err(|error| refused(config, error))
+    open_home(config).map(drop)
 }
 
-/// Returns the way to the log for a server, whose calls take a part of the ownership.
-fn connect_server(config: &ClusterConfig) -> Result<Arc<dyn Connect>, OpenError> {
+/// Opens the home for a server, whose requests take a part of the ownership.
+fn open_home(config: &ClusterConfig) -> Result<Home, OpenError> {
     let timings = OwnershipTimings::new(config.ownership).map_err(|it| refused(config, it))?;
-    connect(config, timings.attempt()).map_err(|error| refused(config, error))
+    Home::open(config, timings.attempt()).map_err(|error| refused(config, error))
 }
 
 fn refused(config: &ClusterConfig, error: impl std::fmt::Display) -> OpenError {
@@ -132,17 +124,6 @@ fn refused(config: &ClusterConfig, error: impl std::fmt::Display) -> OpenError {
         engine: config.engine.name(),
         detail: error.to_string(),
     }
-}
-
-/// Returns the way to the log of a cluster. A call takes at most the time of an attempt.
-fn connect(config: &ClusterConfig, attempt: Duration) -> Result<Arc<dyn Connect>, LogError> {
-    Ok(match &config.engine {
-        SharedEngine::Etcd(etcd) => Arc::new(ConnectEtcd::new(etcd, &config.name, attempt)),
-        SharedEngine::Postgres(postgres) => {
-            let connect = PostgresConnect::new(postgres.clone(), &config.name, attempt);
-            Arc::new(connect?)
-        }
-    })
 }
 
 /// Opens the engine in `data_dir`. A store in memory has no engine.
@@ -166,71 +147,49 @@ pub(crate) fn open<L: Extend<LoadedLease>>(
     Ok((loaded, Some(engine)))
 }
 
-/// Changes the log of a cluster while no server of it runs.
-fn change_shared<T>(
-    config: &ClusterConfig,
-    change: impl FnOnce(&mut dyn SharedLog) -> Result<T, RecoverError>,
-) -> Result<T, RecoverError> {
-    change(&mut open_shared(config)?)
+/// Opens the home of a cluster for a command of an operator.
+fn operator_home(config: &ClusterConfig) -> Result<Home, RecoverError> {
+    Ok(Home::open(config, ATTEMPT)?)
 }
 
-/// Opens the log of a cluster for a command of an operator.
-fn open_shared(config: &ClusterConfig) -> Result<shared::RetryingLog, LogError> {
-    let connect = connect(config, ATTEMPT)?;
-    Ok(shared::RetryingLog(connect.connect()?))
+/// Writes the first entry of an empty log. Returns the id of the new store.
+pub(crate) fn init_cluster(config: &ClusterConfig) -> Result<StoreId, RecoverError> {
+    cluster::init(&operator_home(config)?, &std::thread::sleep)
 }
 
-/// Writes the first head of an empty log. Returns the id of the new store.
-pub(crate) fn init_shared(config: &ClusterConfig) -> Result<StoreId, RecoverError> {
-    change_shared(config, |log| shared::init(log, std::thread::sleep))
-}
-
-/// Lets a log go on whose service may have lost what it acknowledged.
-pub(crate) fn recover_shared(config: &ClusterConfig) -> Result<Restored, RecoverError> {
-    change_shared(config, |log| shared::recover(log, std::thread::sleep))
+/// Lets a log go on whose home may have lost what it acknowledged.
+pub(crate) fn recover_cluster(config: &ClusterConfig) -> Result<Restored, RecoverError> {
+    cluster::recover(&operator_home(config)?, &std::thread::sleep)
 }
 
 /// Copies the log of a cluster to a file. A final backup retires the log before.
-pub(crate) fn backup_shared(
+pub(crate) fn backup_cluster(
     config: &ClusterConfig,
     file: &Path,
     existing: Existing,
     is_final: bool,
 ) -> Result<Contents, BackupError> {
     let file = BackupFile::create(file, existing, None)?;
-    let place = place(config);
-    let mut log = open_shared(config).map_err(|error| BackupError::Log {
-        log: place.clone(),
-        error: error.into(),
+    let home = operator_home(config).map_err(|error| BackupError::Log {
+        log: format!("cluster {}", config.name),
+        error,
     })?;
-    shared::backup(&mut log, &place, file, is_final, std::thread::sleep)
+    cluster::backup(&home, file, is_final, &std::thread::sleep)
 }
 
 /// Writes the content of a backup into the log of a cluster.
-pub(crate) fn restore_shared(
+pub(crate) fn restore_cluster(
     file: &Path,
     config: &ClusterConfig,
 ) -> Result<Restored, RestoreError> {
-    let place = place(config);
-    let mut log = open_shared(config).map_err(|error| RestoreError::Log {
-        log: place.clone(),
-        error: error.into(),
+    let home = operator_home(config).map_err(|error| RestoreError::Log {
+        log: format!("cluster {}", config.name),
+        error,
     })?;
-    shared::restore(&mut log, &place, file, std::thread::sleep)
+    cluster::restore(&home, file, &std::thread::sleep)
 }
 
-/// Returns the place of the log of a cluster, for messages.
-fn place(config: &ClusterConfig) -> String {
-    match &config.engine {
-        SharedEngine::Etcd(etcd) => format!("etcd, prefix {}{}/", etcd.prefix, config.name),
-        SharedEngine::Postgres(postgres) => format!(
-            "PostgreSQL, schema {}, cluster {}",
-            postgres.schema, config.name
-        ),
-    }
-}
-
-/// The time of an attempt of an operator's change.
+/// The time of a request of an operator's change.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// Returns the least revision of a store that starts now: the wall clock in microseconds.

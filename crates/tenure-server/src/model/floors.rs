@@ -57,17 +57,6 @@ impl Floor {
 }
 
 impl Floors {
-    /// Creates the floors of a store whose leases all have this one.
-    pub(crate) fn of_all_leases(floor: Option<Epoch>) -> Self {
-        Self {
-            restored: Floor {
-                all: floor,
-                ..Floor::default()
-            },
-            ..Self::default()
-        }
-    }
-
     /// Returns the floor of the leases that exist in this namespace at the start of the store.
     pub(crate) fn of_existing(&self, namespace: &str) -> Option<Epoch> {
         self.restored.of(namespace)

@@ -19,17 +19,6 @@ pub(crate) struct TermRecord {
 }
 
 impl TermRecord {
-    /// Adds the record to the records of its lease, oldest first.
-    pub(crate) fn add_to(self, terms: &mut Vec<Self>) {
-        match terms.last_mut() {
-            Some(last) if last.epoch == self.epoch => *last = self.replacing(last.clone()),
-            // The epochs of a lease only grow, so the list already has this term, or has forgotten
-            // it.
-            Some(last) if last.epoch > self.epoch => {}
-            _ => terms.push(self),
-        }
-    }
-
     /// Returns this record, which replaces the record `earlier` of the same term.
     ///
     /// The first reason stays: an operator who breaks a lease gives the cause. The holder that then

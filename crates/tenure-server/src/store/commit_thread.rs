@@ -8,15 +8,12 @@ use tracing::{error, warn};
 
 use super::{Inner, failed};
 use crate::commit_queue::{CommitFailure, Work};
-use crate::engine::{AppendError, Engine, Load, Progress};
+use crate::engine::{AppendError, Engine};
 use crate::model::{ChangeSet, Content, LeaseChange};
 
 /// The time after an undo at which the timer tries again with a lease. It prevents a busy loop while
 /// the disk is full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// The time without queued changes after which the engine does the work that keeps its log short.
-const IDLE_AFTER: Duration = Duration::from_millis(500);
 
 /// The time without an undo for the same cause after which that cause is logged again.
 const LOG_AGAIN: Duration = Duration::from_secs(60);
@@ -43,22 +40,11 @@ impl Causes {
 impl Inner {
     /// Commits queued changes, until the queue is closed or the engine has failed.
     pub(super) fn run_commits(&self, mut engine: Engine) {
-        let mut idle_after = Some(IDLE_AFTER);
         let mut causes = Causes::default();
         loop {
-            let due = engine.log.checkpoint_within();
-            let wait = [idle_after, due].into_iter().flatten().min();
-            let done = match self.commit_queue.take(wait) {
-                Work::Commit(sets) => {
-                    idle_after = Some(IDLE_AFTER);
-                    self.commit(sets, &mut engine, &mut causes)
-                }
-                Work::Idle => self.checkpoint(&mut engine, Load::Idle).map(|progress| {
-                    idle_after = match progress {
-                        Progress::More => Some(Duration::ZERO),
-                        Progress::Done => None,
-                    };
-                }),
+            let done = match self.commit_queue.take(engine.log.upkeep_within()) {
+                Work::Commit(sets) => self.commit(sets, &mut engine, &mut causes),
+                Work::Idle => self.upkeep(&mut engine),
                 Work::Close => match engine.log.close() {
                     Ok(()) => return,
                     failed => failed,
@@ -100,7 +86,7 @@ impl Inner {
                 self.forget_deleted(&sets);
                 resolve();
                 self.commit_queue.announce(sets);
-                self.checkpoint(engine, Load::Busy).map(|_| ())
+                self.upkeep(engine)
             }
             Err(error) => {
                 let failure = match &error {
@@ -124,15 +110,15 @@ impl Inner {
         }
     }
 
-    /// Does a part of the work that keeps the log short.
-    fn checkpoint(&self, engine: &mut Engine, load: Load) -> Result<Progress, AppendError> {
+    /// Does the work that keeps the log short.
+    fn upkeep(&self, engine: &mut Engine) -> Result<(), AppendError> {
         let began = Instant::now();
-        let progress = engine.log.checkpoint(load);
-        if let Err(AppendError::NotOwner(_)) = &progress {
+        let done = engine.log.upkeep();
+        if let Err(AppendError::NotOwner(_)) = &done {
             self.undo(Arc::default(), CommitFailure::NotOwner);
         }
         self.metrics.checkpoint(began.elapsed());
-        progress
+        done
     }
 
     /// Ends the store for good. No undone change is tried again.

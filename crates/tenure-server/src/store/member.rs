@@ -89,7 +89,7 @@ impl Member {
         view.behind = status.behind;
         view.serving_ms_left = (!left.is_zero()).then(|| millis(left));
         view.engine_version = status.facts.version.map(|version| (*version).into());
-        view.engine_identity = status.identity.map(|(_, text)| text);
+        view.engine_identity = status.identity;
         view.engine_bytes = status.facts.bytes;
         view.engine_quota_bytes = status.facts.quota_bytes;
         view.engine_warnings = status.facts.warnings;

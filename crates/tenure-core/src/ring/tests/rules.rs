@@ -128,16 +128,16 @@ fn an_entry_names_a_base_only_if_it_contains_more_and_nothing_that_is_not_in_the
 
 #[test]
 fn a_file_may_be_deleted_if_the_named_base_contains_as_much_without_it() {
-    let ring = loaded(6, 4);
+    let named = loaded(6, 4).base().unwrap();
     let is_superseded = |file, covered| {
-        let named = [FileId(4), FileId(2)];
-        ring.is_superseded(FileId(file), covered, &named)
+        let files = [FileId(4), FileId(2)];
+        named.supersedes(&files, FileId(file), covered)
     };
     assert!(is_superseded(3, 3) && is_superseded(9, 4));
     assert!(!is_superseded(9, 5), "a server may write it and name it");
     assert!(!is_superseded(2, 2) && !is_superseded(4, 4), "a part");
     let other = [FileId(3), FileId(1)];
-    assert!(!ring.is_superseded(FileId(2), 2, &other), "another base");
+    assert!(!named.supersedes(&other, FileId(2), 2), "another base");
 }
 
 #[test]

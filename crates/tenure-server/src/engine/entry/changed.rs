@@ -32,6 +32,32 @@ impl ChangedLease {
         }
     }
 
+    /// Begins with a lease of a snapshot.
+    pub(in crate::engine) fn whole(bytes: &[u8]) -> Result<Self, String> {
+        Ok(Self {
+            lease: Some(bytes.into()),
+            revision: Outline::of(bytes).map_err(invalid)?.revision,
+            delta: None,
+        })
+    }
+
+    /// Returns whether the lease was deleted.
+    pub(in crate::engine) const fn is_deleted(&self) -> bool {
+        self.lease.is_none()
+    }
+
+    /// Returns the encoded lease; `None` if it was deleted.
+    ///
+    /// # Errors
+    ///
+    /// The lease before the first change is needed.
+    pub(in crate::engine) fn encoded(&self) -> Result<Option<&[u8]>, String> {
+        match &self.delta {
+            Some(delta) => Err(format!("revision {} of it is missing", delta.follows)),
+            None => Ok(self.lease.as_deref()),
+        }
+    }
+
     /// Adds a change, which follows the others.
     pub(in crate::engine) fn add(&mut self, change: EncodedChange<'_>) -> Result<(), String> {
         let mut next = Self::new(change);

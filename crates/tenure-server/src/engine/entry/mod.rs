@@ -21,8 +21,8 @@ use crate::model::{
 pub(super) use changed::{ChangedLease, ChangedLeases};
 pub(super) use codec::{Column, Columns, DecodeError, put, put_nested};
 pub(super) use commit::{Entry, EntryKind};
-pub(super) use lease::{COLUMNS, Outline, columns, decode, with_retired};
-pub(super) use term::{TermFields, columns as term_columns, decode as decode_term, fields, record};
+pub(super) use lease::{Outline, columns, decode, with_retired};
+pub(super) use term::{columns as term_columns, decode as decode_term};
 
 pub(super) use retired::RetiredDelta;
 
@@ -51,68 +51,7 @@ pub(super) struct EncodedChange<'a> {
     pub(super) term: Option<TermRecord>,
 }
 
-/// The same with the lease decoded.
-#[derive(Debug)]
-pub(super) struct LoggedChange {
-    pub(super) key: LeaseKey,
-    pub(super) revision: u64,
-    /// The content of the change. A lease with a delta has no retired ids yet.
-    pub(super) content: Content,
-    pub(super) delta: Option<RetiredDelta>,
-    pub(super) term: Option<TermRecord>,
-}
-
 impl Batch {
-    /// Computes the checksum.
-    pub(crate) fn crc(&self) -> u32 {
-        let mut sum = crc32fast::Hasher::new();
-        sum.update(&self.revision.to_le_bytes());
-        sum.update(&self.previous.to_le_bytes());
-        sum.update(&self.changes);
-        sum.finalize()
-    }
-
-    /// Returns the batch as bytes: both revisions, the checksum, the length of the changes, and the
-    /// changes as a block of LZ4.
-    ///
-    /// The changes are compressed because the service reads, copies and keeps each byte several
-    /// times. The changes of different leases have the same form, so half of their bytes remain.
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let changes = lz4_flex::compress_prepend_size(&self.changes);
-        let mut bytes = Vec::with_capacity(HEADER + changes.len());
-        bytes.extend_from_slice(&self.previous.to_le_bytes());
-        bytes.extend_from_slice(&self.revision.to_le_bytes());
-        bytes.extend_from_slice(&self.crc().to_le_bytes());
-        bytes.extend_from_slice(&changes);
-        bytes
-    }
-
-    /// Reads the bytes of [`Batch::to_bytes`] and checks the checksum.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        let header = bytes.split_first_chunk::<8>().and_then(|(previous, rest)| {
-            let (revision, rest) = rest.split_first_chunk::<8>()?;
-            let (crc, changes) = rest.split_first_chunk::<4>()?;
-            Some((*previous, *revision, *crc, changes))
-        });
-        let Some((previous, revision, crc, changes)) = header else {
-            return Err("a batch is too short".into());
-        };
-        let revision = u64::from_le_bytes(revision);
-        let batch = Self {
-            previous: u64::from_le_bytes(previous),
-            revision,
-            changes: decompressed(changes)
-                .ok_or_else(|| format!("the batch up to revision {revision} is damaged"))?,
-        };
-        match batch.crc() == u32::from_le_bytes(crc) {
-            true => Ok(batch),
-            false => Err(format!(
-                "the batch up to revision {} does not match its checksum",
-                batch.revision
-            )),
-        }
-    }
-
     /// Replaces the content by these changes, which follow the revision `previous`.
     pub(super) fn encode(&mut self, previous: u64, sets: &[ChangeSet]) {
         self.changes.clear();
@@ -139,16 +78,6 @@ impl Batch {
         }
     }
 
-    /// Decodes the changes of leases, in order. The checksum matched, so an invalid change was written
-    /// by another program.
-    pub(super) fn changes(&self) -> Result<Vec<LoggedChange>, String> {
-        let (changes, _) = self.encoded_changes()?;
-        let changes = changes.into_iter().map(LoggedChange::of);
-        changes
-            .collect::<Result<_, _>>()
-            .map_err(|_| self.not_valid())
-    }
-
     /// Returns the changes of leases and of documents, each in order.
     pub(super) fn encoded_changes(
         &self,
@@ -166,33 +95,6 @@ impl Batch {
         format!("the batch up to revision {} is not valid", self.revision)
     }
 }
-
-impl LoggedChange {
-    fn of(change: EncodedChange<'_>) -> Result<Self, DecodeError> {
-        let content = match (change.lease, change.deleted) {
-            (Some(bytes), _) => {
-                let mut columns = Columns(bytes);
-                let (_, mut stored, _) = decode(&mut columns)?;
-                columns.end()?;
-                if change.delta.is_some() {
-                    stored.retired.clear();
-                }
-                Content::Lease(stored.into())
-            }
-            (None, deleted) => Content::Deleted(deleted.unwrap_or_default()),
-        };
-        Ok(Self {
-            key: change.key,
-            revision: change.revision,
-            content,
-            delta: change.delta,
-            term: change.term,
-        })
-    }
-}
-
-/// The number of bytes before the changes in [`Batch::to_bytes`].
-const HEADER: usize = 20;
 
 /// The greatest ratio of the lengths before and after a compression with LZ4.
 const GREATEST_RATIO: usize = 255;

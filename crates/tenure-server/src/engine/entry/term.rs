@@ -9,19 +9,6 @@ use tenure_core::{Epoch, UnixMillis};
 use super::codec::{Column, Columns, DecodeError};
 use crate::model::TermRecord;
 
-/// Epoch, holder, start and end in milliseconds, kind of the end, reason, owner, and the periods
-/// without the store.
-pub(crate) type TermFields = (
-    Epoch,
-    String,
-    u64,
-    Option<u64>,
-    Option<TermEnd>,
-    Option<Box<str>>,
-    Option<String>,
-    Option<PeriodFields>,
-);
-
 /// The periods without the store: their number, the beginning of the first, the end of the last, and
 /// the total time, in milliseconds.
 type PeriodFields = (u32, u64, u64, u64);
@@ -44,26 +31,31 @@ pub(in crate::engine) fn columns(term: &TermRecord) -> [Column<'_>; 8] {
 
 /// Reads the columns that [`columns`] returns.
 pub(in crate::engine) fn decode(columns: &mut Columns<'_>) -> Result<TermRecord, DecodeError> {
-    let holder = columns.text("holder")?.to_owned();
-    let owner = columns.optional_text("owner")?.map(ToOwned::to_owned);
-    let end = match columns.optional_text("end")? {
+    let holder = columns.text("holder")?.parse();
+    let owner = columns.optional_text("owner")?.map(Owner::new);
+    let end: Option<TermEnd> = match columns.optional_text("end")? {
         Some(name) => serde_json::from_value(name.into()).map_err(|_| DecodeError("end"))?,
         None => None,
     };
     let reason = columns.optional_text("reason")?.map(Into::into);
     let epoch = Epoch::new(columns.number("epoch")?).ok_or(DecodeError("epoch"))?;
-    let began_at = columns.number("began_at")?;
-    let ended_at = columns.optional_number("ended_at")?;
-    let periods = decode_periods(columns)?;
-    let periods = periods.as_deref().map(period_fields);
-    let fields = (
-        epoch, holder, began_at, ended_at, end, reason, owner, periods,
-    );
-    record(fields).ok_or(DecodeError("term"))
+    let began_at = UnixMillis::new(columns.number("began_at")?);
+    let ended_at = columns.optional_number("ended_at")?.map(UnixMillis::new);
+    if end.is_some() != ended_at.is_some() {
+        return Err(DecodeError("ended_at"));
+    }
+    Ok(TermRecord {
+        epoch,
+        holder: holder.map_err(|_| DecodeError("holder"))?,
+        owner,
+        began_at,
+        ended: end.zip(ended_at),
+        reason,
+        without_store: decode_periods(columns)?,
+    })
 }
 
-/// Returns the column of the periods without the store: a JSON array, so that people can read it in
-/// the database.
+/// Returns the column of the periods without the store: a JSON array.
 pub(super) fn periods_column(periods: Option<&WithoutStore>) -> Column<'static> {
     // Numbers always have a form in JSON.
     let json = periods.map(|it| serde_json::to_string(&period_fields(it)).unwrap_or_default());
@@ -99,36 +91,6 @@ fn periods((periods, from, to, total): PeriodFields) -> WithoutStore {
         to: UnixMillis::new(to),
         total: Duration::from_millis(total),
     }
-}
-
-/// Returns the fields of a term.
-pub(crate) fn fields(term: &TermRecord) -> TermFields {
-    let (end, ended_at) = term.ended.map(|(end, at)| (end, at.get())).unzip();
-    let (holder, reason) = (term.holder.to_string(), term.reason.clone());
-    let owner = term.owner.as_ref().map(|owner| owner.as_str().to_owned());
-    let began_at = term.began_at.get();
-    let periods = term.without_store.as_deref().map(period_fields);
-    (
-        term.epoch, holder, began_at, ended_at, end, reason, owner, periods,
-    )
-}
-
-/// Creates the term with these fields, if they are valid.
-pub(crate) fn record(
-    (epoch, holder, began_at, ended_at, end, reason, owner, without_store): TermFields,
-) -> Option<TermRecord> {
-    if end.is_some() != ended_at.is_some() {
-        return None;
-    }
-    Some(TermRecord {
-        epoch,
-        holder: holder.parse().ok()?,
-        owner: owner.map(Owner::new),
-        began_at: UnixMillis::new(began_at),
-        ended: end.zip(ended_at.map(UnixMillis::new)),
-        reason,
-        without_store: without_store.map(|fields| periods(fields).into()),
-    })
 }
 
 #[cfg(test)]
@@ -169,18 +131,6 @@ mod tests {
             let mut read = Columns(&bytes);
             assert_eq!((decode(&mut read), read.end()), (Ok(term), Ok(())));
             assert!(decode(&mut Columns(&bytes[1..])).is_err());
-        }
-    }
-
-    #[test]
-    fn a_term_is_read_from_json_as_it_was_written() {
-        for term in terms() {
-            let json = serde_json::to_string(&fields(&term)).unwrap();
-            let read: TermFields = serde_json::from_str(&json).unwrap();
-            assert_eq!(record(read), Some(term.clone()));
-            let mut half = fields(&term);
-            half.3 = if half.3.is_some() { None } else { Some(1) };
-            assert_eq!(record(half), None);
         }
     }
 }

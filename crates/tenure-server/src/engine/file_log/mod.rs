@@ -27,7 +27,7 @@ mod reading;
 mod snapshots;
 
 use std::borrow::Cow;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ use tracing::{error, warn};
 
 use super::entry::{Entry, EntryKind};
 use super::snapshot::{Position, SnapshotHeader, SnapshotWriter, decoded};
-use super::{AppendError, Batch, Load, Loaded, LoadedLease, Log, OpenError, Progress};
+use super::{AppendError, Batch, Loaded, LoadedLease, Log, OpenError};
 use crate::disk_full::is_disk_full;
 use crate::model::{ChangeSet, HistoryLimits, StoreId};
 use crate::random::OsRandom;
@@ -152,7 +152,7 @@ pub(in crate::engine) fn place(
     path: &Path,
     covers: Position,
     content: &Loaded<()>,
-    leases: impl FnOnce(&mut SnapshotWriter) -> io::Result<()>,
+    leases: impl FnOnce(&mut SnapshotWriter<File>) -> io::Result<()>,
 ) -> Result<(), OpenError> {
     let file = private().truncate(true).open(path);
     let header = SnapshotHeader {
@@ -328,11 +328,11 @@ impl Log for FileLog {
         Ok(())
     }
 
-    fn checkpoint(&mut self, _: Load) -> Result<Progress, AppendError> {
+    fn upkeep(&mut self) -> Result<(), AppendError> {
         self.cut();
         self.reserve();
         self.snapshots.go_on(&self.file, self.lacks_space);
-        Ok(Progress::Done)
+        Ok(())
     }
 
     fn close(&mut self) -> Result<(), AppendError> {

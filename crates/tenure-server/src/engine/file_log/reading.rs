@@ -11,7 +11,6 @@ use crate::engine::{Loaded, OpenError};
 use crate::model::HistoryLimits;
 
 /// What was read: everything but the leases that no entry of the log changed.
-#[derive(Debug)]
 pub(in crate::engine) struct Reading {
     snapshot: SnapshotReader,
     /// Everything but the leases.

@@ -285,7 +285,7 @@ fn a_snapshot_replaces_the_files_that_it_covers_and_changes_nothing() {
         log.begin_next().unwrap();
         let covers = log.last.sequence;
         // More is appended while the snapshot is made.
-        log.checkpoint(Load::Busy).unwrap();
+        log.upkeep().unwrap();
         bench.commit(&mut log, 50);
         log.snapshots.wait();
         let expected = [
@@ -306,7 +306,7 @@ fn a_crash_between_any_two_steps_of_a_snapshot_loses_nothing() {
     bench.commit(&mut log, 100);
     let before = copy(bench.path());
     log.snapshots.least = 1;
-    log.checkpoint(Load::Busy).unwrap();
+    log.upkeep().unwrap();
     log.snapshots.wait();
     let made = names(bench.path()).pop().unwrap();
     let made = fs::read(bench.path().join(made)).unwrap();

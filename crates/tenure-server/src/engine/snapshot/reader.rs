@@ -12,7 +12,6 @@ use crate::engine::{Document, Loaded, OpenError};
 use crate::model::{LeaseKey, StoreId};
 
 /// Reads a snapshot and checks it while it reads.
-#[derive(Debug)]
 pub(in crate::engine) struct SnapshotReader {
     chunks: Chunks,
     pub(in crate::engine) header: SnapshotHeader,
@@ -23,10 +22,9 @@ pub(in crate::engine) struct SnapshotReader {
 }
 
 /// Reads the chunks of a snapshot.
-#[derive(Debug)]
 struct Chunks {
     path: PathBuf,
-    file: File,
+    from: Box<dyn Read + Send>,
     /// The size of the file in bytes.
     bytes: u64,
     kind: u8,
@@ -43,7 +41,18 @@ impl SnapshotReader {
     ///
     /// It can't be read, it is damaged, or a later version wrote it.
     pub(in crate::engine) fn open(path: &Path) -> Result<(Self, Loaded<()>), OpenError> {
-        let mut chunks = Chunks::open(path)?;
+        let file = File::open(path).map_err(OpenError::io(path))?;
+        let bytes = file.metadata().map_err(OpenError::io(path))?.len();
+        Self::over(path, file, bytes)
+    }
+
+    /// Reads a snapshot of this size. Errors name `path`.
+    pub(in crate::engine) fn over(
+        path: &Path,
+        from: impl Read + Send + 'static,
+        bytes: u64,
+    ) -> Result<(Self, Loaded<()>), OpenError> {
+        let mut chunks = Chunks::new(path, Box::new(from), bytes)?;
         let mut content = Loaded::default();
         chunks.next()?;
         let header = match chunks.kind {
@@ -105,12 +114,10 @@ impl SnapshotReader {
 }
 
 impl Chunks {
-    fn open(path: &Path) -> Result<Self, OpenError> {
-        let file = File::open(path).map_err(OpenError::io(path))?;
-        let bytes = file.metadata().map_err(OpenError::io(path))?.len();
+    fn new(path: &Path, from: Box<dyn Read + Send>, bytes: u64) -> Result<Self, OpenError> {
         let mut chunks = Self {
             path: path.to_owned(),
-            file,
+            from,
             bytes,
             kind: 0,
             content: Vec::new(),
@@ -250,7 +257,7 @@ impl Chunks {
     fn read_all(&mut self, buffer: &mut [u8]) -> Result<usize, OpenError> {
         let mut read = 0;
         while read < buffer.len() {
-            match self.file.read(&mut buffer[read..]) {
+            match self.from.read(&mut buffer[read..]) {
                 Ok(0) => break,
                 Ok(bytes) => read += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

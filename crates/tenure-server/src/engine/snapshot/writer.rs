@@ -15,8 +15,8 @@ use crate::model::LeaseKey;
 /// Each chunk is synced at once. So the disk works evenly, and the commits of the store that go on
 /// meanwhile do not wait for a large sync at the end.
 #[derive(Debug)]
-pub(in crate::engine) struct SnapshotWriter {
-    file: File,
+pub(in crate::engine) struct SnapshotWriter<W> {
+    to: W,
     /// The kind of the items in the chunk.
     kind: u8,
     /// The items of the next chunk.
@@ -29,15 +29,36 @@ pub(in crate::engine) struct SnapshotWriter {
     sum: crc32fast::Hasher,
 }
 
-impl SnapshotWriter {
+/// The place of a snapshot.
+pub(in crate::engine) trait SnapshotTarget: Write {
+    /// Makes everything that was written durable, if this is a file.
+    fn sync(&mut self, is_complete: bool) -> io::Result<()>;
+}
+
+impl SnapshotTarget for File {
+    fn sync(&mut self, is_complete: bool) -> io::Result<()> {
+        match is_complete {
+            true => self.sync_all(),
+            false => self.sync_data(),
+        }
+    }
+}
+
+impl SnapshotTarget for &mut Vec<u8> {
+    fn sync(&mut self, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<W: SnapshotTarget> SnapshotWriter<W> {
     /// Begins a snapshot in an empty file, with everything but its leases.
     pub(in crate::engine) fn begin(
-        file: File,
+        to: W,
         header: &SnapshotHeader,
         content: &Loaded<()>,
     ) -> io::Result<Self> {
         let mut writer = Self {
-            file,
+            to,
             kind: kind::HEADER,
             chunk: Vec::with_capacity(CHUNK + 4_096),
             items: 0,
@@ -46,7 +67,7 @@ impl SnapshotWriter {
             sum: crc32fast::Hasher::new(),
         };
         let magic = format!("{MAGIC}{FORMAT}\n");
-        writer.file.write_all(magic.as_bytes())?;
+        writer.to.write_all(magic.as_bytes())?;
         writer.bytes += magic.len() as u64;
         // Names and numbers always have a form in JSON.
         let floors = serde_json::to_string(&content.floors).unwrap_or_default();
@@ -113,7 +134,7 @@ impl SnapshotWriter {
             put(to, &[total.into(), u64::from(sum).into()]);
         })?;
         self.flush()?;
-        self.file.sync_all()?;
+        self.to.sync(true)?;
         Ok(self.bytes)
     }
 
@@ -145,9 +166,9 @@ impl SnapshotWriter {
         sum.update(&content);
         let sum = sum.finalize();
         header[9..].copy_from_slice(&sum.to_le_bytes());
-        self.file.write_all(&header)?;
-        self.file.write_all(&content)?;
-        self.file.sync_data()?;
+        self.to.write_all(&header)?;
+        self.to.write_all(&content)?;
+        self.to.sync(false)?;
         self.bytes += (header.len() + content.len()) as u64;
         self.sum.update(&sum.to_le_bytes());
         self.total += u64::from(self.items);

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use super::{Store, StoreSetup};
 use crate::config::{Limits, StoreConfig};
-use crate::engine::{AppendError, Batch, Engine, Load, Loaded, Log, Progress};
+use crate::engine::{AppendError, Batch, Engine, Loaded, Log};
 use crate::model::{ChangeSet, Content, LeaseChange, LeaseKey};
 use crate::shares::Tenant;
 
@@ -44,11 +44,9 @@ struct Scripted {
 /// How the engine behaves.
 #[derive(Debug, Default)]
 struct Shelf {
-    /// The number of remaining parts of the checkpoint.
-    parts_of_rest: AtomicUsize,
-    /// The number of checkpoints without a commit before them.
-    rests: AtomicUsize,
-    /// The time in milliseconds within which the engine wants a checkpoint; zero if it wants none.
+    /// The number of calls of the upkeep.
+    upkeeps: AtomicUsize,
+    /// The time in milliseconds within which the engine wants its upkeep; zero if it wants none.
     within_ms: AtomicUsize,
     /// Whether the disk fails when the engine is closed.
     fails_at_the_end: AtomicBool,
@@ -77,21 +75,12 @@ impl Log for Scripted {
         Ok(())
     }
 
-    fn checkpoint(&mut self, load: Load) -> Result<Progress, AppendError> {
-        if load == Load::Busy {
-            return Ok(Progress::More);
-        }
-        self.shelf.rests.fetch_add(1, Ordering::SeqCst);
-        let left = &self.shelf.parts_of_rest;
-        match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
-            left.checked_sub(1)
-        }) {
-            Ok(2..) => Ok(Progress::More),
-            _ => Ok(Progress::Done),
-        }
+    fn upkeep(&mut self) -> Result<(), AppendError> {
+        self.shelf.upkeeps.fetch_add(1, Ordering::SeqCst);
+        Ok(())
     }
 
-    fn checkpoint_within(&self) -> Option<Duration> {
+    fn upkeep_within(&self) -> Option<Duration> {
         match self.shelf.within_ms.load(Ordering::SeqCst) {
             0 => None,
             within => Some(Duration::from_millis(within as u64)),
@@ -241,30 +230,15 @@ async fn on_engine<T>(script: &Script, talk: impl FnOnce(&Script) -> T) -> T {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_engine_does_its_checkpoint_in_parts_until_it_is_done() {
-    let (store, script) = scripted();
-    script.shelf.parts_of_rest.store(3, Ordering::SeqCst);
-    let granted = acquire(&store, 1, Duration::ZERO);
-    script.commit();
-    granted.await.unwrap().unwrap();
-    let all_done = async {
-        while script.shelf.parts_of_rest.load(Ordering::SeqCst) > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(SOON, all_done).await.expect("all parts");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_engine_that_must_not_be_idle_is_called_in_time_without_commits() {
     let (store, script) = scripted();
-    // It takes effect with the first commit: until then the thread waits for half a second.
+    // It takes effect with the first commit.
     script.shelf.within_ms.store(5, Ordering::SeqCst);
     let granted = acquire(&store, 1, Duration::ZERO);
     script.commit();
     granted.await.unwrap().unwrap();
     let called = async {
-        while script.shelf.rests.load(Ordering::SeqCst) < 20 {
+        while script.shelf.upkeeps.load(Ordering::SeqCst) < 20 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

@@ -93,10 +93,10 @@ impl Bounds {
             }
             _ => {}
         }
-        let base = server.ring.base().map(|it| it.newest);
+        let base = server.ring.base();
         for (file, it) in state.files.iter().enumerate() {
-            let base = base.as_slice();
-            if !it.is_deleted && server.ring.is_superseded(id_of(file), it.covered, base) {
+            let supersedes = |base: Base| base.supersedes(&[base.newest], id_of(file), it.covered);
+            if !it.is_deleted && base.is_some_and(supersedes) {
                 actions.push(Action::Delete(id, file));
             }
         }

@@ -1,0 +1,236 @@
+//! The thread that keeps the log short: it writes segments and snapshots while the owner appends.
+//!
+//! It has a replica of what is committed, so a snapshot needs no lock, contains nothing that is not
+//! durable, and repairs files that the home has lost.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use tenure_core::ring::{Base, FileId};
+use tracing::{error, info, warn};
+
+use super::home::Home;
+use crate::engine::ring::{BaseError, BaseFiles, LogFiles, Replica, SlotValue};
+use crate::engine::snapshot::Position;
+
+/// The size of the segments from which a snapshot is written instead, in bytes, unless half of the
+/// last snapshot is larger. So a byte is written at most four times.
+const LEAST_SNAPSHOT: usize = 32 << 20;
+
+/// The greatest number of files of a base: the newest one has the list.
+const MOST_FILES: usize = 2_048;
+
+/// The time for which files are kept that a newer base has replaced, for servers that still read them.
+const KEEP: Duration = Duration::from_secs(600);
+
+/// The interval of the home's own work.
+const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
+
+/// The interval at which the files of the base are read again.
+const CHECK_EVERY: Duration = Duration::from_secs(3_600);
+
+/// A base that is complete, or the reason why there is none.
+pub(super) type Written = Result<Base, String>;
+
+/// The thread, as the owner of the log sees it.
+#[derive(Debug)]
+pub(super) struct BaseWriter {
+    work: Sender<Work>,
+    written: Receiver<Written>,
+    thread: JoinHandle<Replica>,
+    /// Whether a base is being written.
+    is_busy: bool,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// An entry was committed.
+    Committed(Position, Bytes),
+    /// Write a base with everything that was committed.
+    Write,
+    /// An entry names the base that was written last.
+    Named(Base),
+}
+
+/// The state of the thread.
+struct Writing {
+    home: Home,
+    files: LogFiles,
+    replica: Replica,
+    /// The entries that no named base has.
+    entries: VecDeque<(Position, Bytes)>,
+    /// The files of the named base. `None` makes the next base a snapshot: the files were written by
+    /// another server, or are damaged.
+    base: Option<BaseFiles>,
+    /// The base that was written and is not named.
+    next: Option<(Base, BaseFiles)>,
+    /// The bases that were named, with the times.
+    named: VecDeque<(Instant, Base, Vec<FileId>)>,
+    check_at: Instant,
+}
+
+impl BaseWriter {
+    /// Starts the thread of a server that has just taken over.
+    pub(super) fn start(home: Home, files: LogFiles, replica: Replica) -> std::io::Result<Self> {
+        let (work, received) = channel();
+        let (answers, written) = channel();
+        let writing = Writing {
+            home,
+            files,
+            replica,
+            entries: VecDeque::new(),
+            base: None,
+            next: None,
+            named: VecDeque::new(),
+            check_at: Instant::now() + CHECK_EVERY,
+        };
+        let thread = thread::Builder::new().name("tenure-snapshot".into());
+        let thread = thread.spawn(move || writing.run(&received, &answers))?;
+        Ok(Self {
+            work,
+            written,
+            thread,
+            is_busy: false,
+        })
+    }
+
+    /// Adds an entry that was committed.
+    pub(super) fn committed(&self, value: &SlotValue) {
+        let work = Work::Committed(value.position, value.entry.clone());
+        let _ = self.work.send(work);
+    }
+
+    /// Begins a base, unless one is being written.
+    pub(super) fn begin(&mut self) {
+        if !self.is_busy {
+            self.is_busy = self.work.send(Work::Write).is_ok();
+        }
+    }
+
+    /// Returns the base that was written meanwhile, after at most this time.
+    pub(super) fn written(&mut self, within: Duration) -> Option<Written> {
+        if !self.is_busy {
+            return None;
+        }
+        let written = match self.written.recv_timeout(within) {
+            Err(RecvTimeoutError::Timeout) => return None,
+            Err(RecvTimeoutError::Disconnected) => Err("its thread has ended".into()),
+            Ok(written) => written,
+        };
+        self.is_busy = false;
+        Some(written)
+    }
+
+    /// Notes that an entry names this base.
+    pub(super) fn named(&self, base: Base) {
+        let _ = self.work.send(Work::Named(base));
+    }
+
+    /// Ends the thread, and returns its replica.
+    pub(super) fn end(self) -> Option<Replica> {
+        drop(self.work);
+        self.thread.join().ok()
+    }
+}
+
+impl Writing {
+    fn run(mut self, work: &Receiver<Work>, answers: &Sender<Written>) -> Replica {
+        loop {
+            match work.recv_timeout(MAINTAIN_EVERY) {
+                Ok(Work::Committed(position, entry)) => {
+                    if let Err(detail) = self.replica.apply(&entry) {
+                        error!(detail, "no snapshot can be written: the copy of the log is wrong");
+                        // The next owner reads the log.
+                        return Replica::default();
+                    }
+                    self.entries.push_back((position, entry));
+                    continue;
+                }
+                Ok(Work::Write) => drop(answers.send(self.write())),
+                Ok(Work::Named(base)) => self.note_named(base),
+                Err(RecvTimeoutError::Timeout) => self.home.block_on(self.home.files.maintain()),
+                Err(RecvTimeoutError::Disconnected) => return self.replica,
+            }
+            self.delete();
+            self.check();
+        }
+    }
+
+    /// Writes a base.
+    fn write(&mut self) -> Written {
+        let began = Instant::now();
+        let most = |base: &&BaseFiles| {
+            base.segment_bytes < LEAST_SNAPSHOT.max(base.snapshot_bytes / 2)
+                && base.names.len() < MOST_FILES
+        };
+        let covered = self.replica.at.sequence;
+        let written = match self.base.as_ref().filter(most) {
+            Some(base) => {
+                let entries = self.entries.make_contiguous();
+                self.home.block_on(self.files.write_segment(base, entries))
+            }
+            None => {
+                let snapshot = self.replica.snapshot()?;
+                let bytes = snapshot.len();
+                let written = self.home.block_on(self.files.write_snapshot(snapshot, covered));
+                if written.is_ok() {
+                    let milliseconds = began.elapsed().as_millis() as u64;
+                    info!(entry = covered, bytes, milliseconds, "made a snapshot of the log");
+                }
+                written
+            }
+        };
+        let (base, files) = written.map_err(|failure| failure.to_string())?;
+        self.next = Some((base, files));
+        Ok(base)
+    }
+
+    fn note_named(&mut self, base: Base) {
+        let Some((_, files)) = self.next.take_if(|(next, _)| *next == base) else {
+            return;
+        };
+        let covered = base.covered;
+        while self.entries.pop_front_if(|(it, _)| it.sequence <= covered).is_some() {}
+        let ids = files.names.iter().rev().map(|name| name.id).collect();
+        self.named.push_back((Instant::now(), base, ids));
+        self.base = Some(files);
+    }
+
+    /// Deletes the files that a base has replaced which was named some time ago.
+    fn delete(&mut self) {
+        let mut passed = None;
+        while let Some(named) = self.named.pop_front_if(|(at, ..)| at.elapsed() >= KEEP) {
+            passed = Some(named);
+        }
+        let Some((_, base, ids)) = passed else {
+            return;
+        };
+        let deleted = self.home.block_on(async {
+            let mut files = self.files.list().await?;
+            files.retain(|file| base.supersedes(&ids, file.id, file.covered));
+            self.files.delete(&files).await
+        });
+        if let Err(failure) = deleted {
+            warn!(%failure, "old files of the log stay for now");
+        }
+    }
+
+    /// Reads the files of the base, now and then. If one is missing or damaged, the next base is a
+    /// snapshot.
+    fn check(&mut self) {
+        let Some((_, base, _)) = self.named.back().filter(|_| Instant::now() >= self.check_at) else {
+            return;
+        };
+        self.check_at = Instant::now() + CHECK_EVERY;
+        match self.home.block_on(self.files.read_base(*base, 0)) {
+            Err(error @ (BaseError::Missing(_) | BaseError::Damaged(_))) => {
+                error!(%error, "a file of the log can't be used: a new snapshot replaces it");
+                self.base = None;
+            }
+            Ok(_) | Err(BaseError::Home(_)) => {}
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The home of a cluster's log, and the runtime on which its connections live.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_register::etcd::EtcdHome;
+use tenure_register::postgres::PostgresHome;
+use tenure_register::{Failure, Files, RegisterKey};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use crate::config::{ClusterConfig, SharedEngine};
+
+/// The home of a cluster's log.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Home {
+    pub(in crate::engine) files: Arc<dyn Files>,
+    /// The kind of the home, for people, for example `etcd`.
+    pub(in crate::engine) kind: &'static str,
+    /// The folder of the log in its home.
+    pub(in crate::engine) folder: RegisterKey,
+    /// The home and the place of the log in it, for people.
+    pub(in crate::engine) place: String,
+    runtime: Arc<HomeRuntime>,
+}
+
+/// Threads that follow a log and that append to it block, and the connections go on meanwhile.
+#[derive(Debug)]
+struct HomeRuntime(Option<Runtime>);
+
+impl Drop for HomeRuntime {
+    fn drop(&mut self) {
+        // A look-up of a name that hangs must not delay the end.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Home {
+    /// Opens the home of a cluster. A request takes at most the time of an attempt. Nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Misconfigured`]: a setting, or a file that it names, can't be used.
+    pub(in crate::engine) fn open(
+        config: &ClusterConfig,
+        attempt: Duration,
+    ) -> Result<Self, Failure> {
+        let name = &config.name;
+        match &config.engine {
+            SharedEngine::Etcd(etcd) => {
+                let place = format!("etcd, prefix {}, cluster {name}", etcd.prefix);
+                let open = || Ok(Arc::new(EtcdHome::new(etcd.access(), attempt)?) as Arc<dyn Files>);
+                Self::over("etcd", config, place, open)
+            }
+            SharedEngine::Postgres(postgres) => {
+                let place = format!("PostgreSQL, schema {}, cluster {name}", postgres.schema);
+                let open = || {
+                    let home = PostgresHome::new(postgres.clone(), attempt)?;
+                    Ok(Arc::new(home) as Arc<dyn Files>)
+                };
+                Self::over("PostgreSQL", config, place, open)
+            }
+        }
+    }
+
+    /// The home that `open` returns, within the runtime.
+    pub(in crate::engine) fn over(
+        kind: &'static str,
+        config: &ClusterConfig,
+        place: String,
+        open: impl FnOnce() -> Result<Arc<dyn Files>, Failure>,
+    ) -> Result<Self, Failure> {
+        let misconfigured = |text: String| Failure::Misconfigured(text);
+        let folder: RegisterKey = config
+            .name
+            .parse()
+            .map_err(|error| misconfigured(format!("cluster.name: {error}")))?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("tenure-home")
+            .enable_all()
+            .build()
+            .map_err(|error| misconfigured(format!("can't start a thread: {error}")))?;
+        let files = {
+            let _entered = runtime.enter();
+            open()?
+        };
+        Ok(Self {
+            files,
+            kind,
+            folder,
+            place,
+            runtime: Arc::new(HomeRuntime(Some(runtime))),
+        })
+    }
+
+    /// Waits for the outcome. A thread of an async runtime must not call this.
+    pub(in crate::engine) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.handle().block_on(work)
+    }
+
+    fn handle(&self) -> &Handle {
+        let runtime = self.runtime.0.as_ref();
+        runtime.expect("it is there until the drop").handle()
+    }
+}

@@ -1,0 +1,513 @@
+//! Changes of a log by an operator, and copies of it: the first entry of an empty log, a log whose home
+//! may have lost entries, backups, and restores.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tenure_core::Epoch;
+use tenure_core::ownership::{Found, Observation, Refusal, Tail, TailState};
+use tenure_core::ring::{Base, SlotReplaced};
+use tenure_register::Failure;
+
+use super::home::Home;
+use super::log::{Closed, new_owner};
+use super::report::other_home;
+use super::standby::leftover;
+use crate::clock;
+use crate::engine::backup::BackupFile;
+use crate::engine::restore::{Backup, REVISIONS_AHEAD};
+use crate::engine::ring::{About, BaseError, Draft, Replica, RingLog, SlotValue};
+use crate::engine::{
+    BackupError, Batch, Contents, RestoreError, Restored, first_revision,
+};
+use crate::model::{HistoryLimits, StoreId};
+use crate::random::OsRandom;
+
+/// How often a request is repeated whose outcome is not known, and how often the log is read again that
+/// has moved on meanwhile.
+const ATTEMPTS: usize = 20;
+
+/// The pause before each further attempt.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// How often the end of a log is tried again because a server appended first. An append takes
+/// milliseconds, so a server that is not much quicker than this one loses the race before.
+const RACES: usize = 10_000;
+
+/// The name that stands in an entry in place of a server's.
+const NAME: &str = "tenure-cluster";
+
+/// The reason why the log of a cluster was not changed, or not read, by an operator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecoverError {
+    /// The home did not answer, or refused for now.
+    #[error("{0}")]
+    Service(String),
+    /// The home refuses until a setting, a password or a right is changed.
+    #[error("{0}")]
+    Misconfigured(String),
+    /// There is nothing to recover.
+    #[error("the log is empty: `tenure cluster init` begins it, or check home, prefix and name")]
+    Empty,
+    /// The log has entries already.
+    #[error("the log exists: it has the store {store}, last written by {server}")]
+    Exists {
+        /// The id of the store.
+        store: String,
+        /// The server that wrote the newest entry.
+        server: String,
+    },
+    /// A server appends to the log.
+    #[error("{server} writes to the log: stop all servers of the cluster first")]
+    InUse {
+        /// The server.
+        server: String,
+    },
+    /// A backup is being restored into the log, or its content was moved elsewhere for good.
+    #[error("{0}")]
+    Closed(String),
+    /// A restore needs an empty log.
+    #[error("{0}: a restore overwrites nothing, use an empty prefix, schema or cluster name")]
+    NotEmpty(String),
+    /// The home is another one than before, so the log may lack what a server acknowledged.
+    #[error("{0}")]
+    OtherHome(String),
+    /// A newer version wrote the log, or the log is damaged.
+    #[error("{0}")]
+    Damaged(String),
+    /// Hardly any epoch is left above those of the log.
+    #[error("the greatest epoch is {last}, which leaves too few epochs for grants")]
+    EpochsUsedUp {
+        /// The greatest epoch.
+        last: u64,
+    },
+}
+
+impl From<Failure> for RecoverError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Misconfigured(text) => Self::Misconfigured(text),
+            other => Self::Service(other.to_string()),
+        }
+    }
+}
+
+impl From<BaseError> for RecoverError {
+    fn from(error: BaseError) -> Self {
+        match error {
+            BaseError::Home(failure) => failure.into(),
+            error => Self::Damaged(format!(
+                "the log is damaged ({error}); it was left as it is: an active server repairs it with \
+                 its next snapshot. Else restore a backup into another prefix, schema or cluster name"
+            )),
+        }
+    }
+}
+
+impl From<Closed> for RecoverError {
+    fn from(reason: Closed) -> Self {
+        Self::Closed(reason.to_string())
+    }
+}
+
+/// The log, for an operator.
+struct OperatorLog<'a> {
+    home: &'a Home,
+    ring: RingLog,
+    wait: &'a dyn Fn(Duration),
+}
+
+/// The outcome of an append that is known.
+enum Written {
+    Done,
+    /// Another entry stands there.
+    Refused,
+}
+
+impl<'a> OperatorLog<'a> {
+    fn new(home: &'a Home, wait: &'a dyn Fn(Duration)) -> Self {
+        let viewer = Box::new(|value: &SlotValue| value.tail.state);
+        let files = std::sync::Arc::clone(&home.files);
+        Self {
+            ring: RingLog::new(files, &home.folder, home.place.clone(), viewer),
+            home,
+            wait,
+        }
+    }
+
+    /// Repeats a request that got no answer.
+    fn repeat<T>(
+        &mut self,
+        request: impl AsyncFn(&mut RingLog) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut attempt = 1;
+        loop {
+            match self.home.block_on(request(&mut self.ring)) {
+                Err(Failure::Unknown(_) | Failure::NotApplied(_)) if attempt < ATTEMPTS => {
+                    attempt += 1;
+                    (self.wait)(PAUSE);
+                }
+                definite => return definite,
+            }
+        }
+    }
+
+    /// Reads all slots. Returns the newest entry; `None` if the log is empty.
+    fn load(&mut self) -> Result<(Observation, Option<SlotValue>), RecoverError> {
+        let observation = self.repeat(async |ring| {
+            ring.forget();
+            ring.load().await
+        })?;
+        let tail = match observation.found {
+            Found::Unusable(Refusal::NewerFormat { found }) => {
+                let text = format!("the log has format {found}: use the version that wrote it");
+                return Err(RecoverError::Damaged(text));
+            }
+            Found::Unusable(refusal) => {
+                let text = format!(
+                    "{refusal}: another program writes to the log, or a part of it was deleted. Restore \
+                     a backup into another prefix, schema or cluster name"
+                );
+                return Err(RecoverError::Damaged(text));
+            }
+            Found::Empty => {
+                if let Some(text) = self.repeat(async |ring| leftover(ring).await)? {
+                    return Err(RecoverError::Damaged(text));
+                }
+                None
+            }
+            Found::Tail(_) => self.ring.tail().cloned(),
+        };
+        Ok((observation, tail))
+    }
+
+    /// Returns the state of the log as of its newest entry.
+    fn copy(&mut self) -> Result<(SlotValue, Replica), RecoverError> {
+        let history = HistoryLimits::NONE;
+        let mut replica = Replica::empty(history);
+        let mut attempt = 1;
+        loop {
+            let (_, Some(tail)) = self.load()? else {
+                return Err(RecoverError::Empty);
+            };
+            let brought = self.home.block_on(self.ring.bring(&mut replica, history));
+            match brought {
+                Ok(()) => return Ok((tail, replica)),
+                Err(BaseError::Missing(_) | BaseError::Home(_)) if attempt < ATTEMPTS => {
+                    attempt += 1;
+                    (self.wait)(PAUSE);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Appends an entry after the newest one that was read. If the outcome of an attempt is not known,
+    /// exactly the same bytes are sent again until it is.
+    fn append(
+        &mut self,
+        tail: Tail,
+        draft: Draft<'_>,
+        base: Option<Base>,
+    ) -> Result<Written, RecoverError> {
+        let home = self.home;
+        let prepared = home.block_on(self.ring.prepare(tail, draft, base));
+        let (append, bytes) = match prepared {
+            Ok(prepared) => prepared,
+            Err((_, Some(failure))) => return Err(failure.into()),
+            Err((_, None)) => return Ok(Written::Refused),
+        };
+        let mut failure = Failure::Unknown(String::new());
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                (self.wait)(PAUSE);
+            }
+            let replaced = self.ring.replace(&append, bytes.clone(), tail.engine);
+            match home.block_on(replaced) {
+                (_, SlotReplaced::Done(_), _) => return Ok(Written::Done),
+                (_, SlotReplaced::Changed(_), _) => return Ok(Written::Refused),
+                (_, SlotReplaced::NotApplied, error) if attempt == 0 => {
+                    return Err(error.unwrap_or(failure).into());
+                }
+                (_, _, error) => failure = error.unwrap_or(failure),
+            }
+        }
+        let text = format!("{failure}; whether the log was changed is not known: run it again");
+        Err(RecoverError::Service(text))
+    }
+
+    /// Writes a snapshot of this state, which a later entry names.
+    fn write(&self, replica: &mut Replica) -> Result<Base, RecoverError> {
+        let covered = replica.at.sequence;
+        let snapshot = replica.snapshot().map_err(RecoverError::Damaged)?;
+        let written = self.ring.files.write_snapshot(snapshot, covered);
+        Ok(self.home.block_on(written)?.0)
+    }
+
+    /// Returns the content of an entry that no server writes.
+    fn draft(
+        &self,
+        store: StoreId,
+        is_guarded: bool,
+        (previous, revision): (u64, u64),
+        note: Option<String>,
+    ) -> Draft<'static> {
+        Draft {
+            about: About {
+                store,
+                home: self.ring.home_text(),
+                server: NAME.into(),
+                address: String::new(),
+                since: clock::wall(),
+                successor: None,
+                is_guarded,
+            },
+            note,
+            batch: Cow::Owned(Batch {
+                previous,
+                revision,
+                changes: Vec::new(),
+            }),
+        }
+    }
+}
+
+/// Returns the error of an append that another entry has refused.
+fn in_use(log: &mut OperatorLog<'_>) -> RecoverError {
+    match log.load() {
+        Ok((_, Some(tail))) => RecoverError::InUse {
+            server: tail.about.server,
+        },
+        Ok((_, None)) => RecoverError::Empty,
+        Err(error) => error,
+    }
+}
+
+/// Returns the note of an operator's change, for the audit log.
+fn note_of(change: &str, subject: &str) -> String {
+    match clock::rfc3339(clock::wall()) {
+        Some(at) => format!("{change} {subject} at {at}"),
+        None => format!("{change} {subject}"),
+    }
+}
+
+/// Returns the tail of the next entry that no server writes.
+fn next(observation: Observation, before: Option<&SlotValue>, state: TailState) -> Tail {
+    let (generation, sequence) =
+        before.map_or((0, 0), |it| (it.tail.generation, it.tail.sequence));
+    Tail {
+        engine: observation.engine,
+        generation: generation + 1,
+        sequence: sequence + 1,
+        undone: 0,
+        state,
+        owner: new_owner(),
+        ownership: before.map_or(Duration::ZERO, |it| it.tail.ownership),
+    }
+}
+
+/// Writes the first entry of an empty log, so that any server may take the log over. Returns the id of
+/// the new store.
+pub(in crate::engine) fn init(
+    home: &Home,
+    wait: &dyn Fn(Duration),
+) -> Result<StoreId, RecoverError> {
+    let mut log = OperatorLog::new(home, wait);
+    let (observation, tail) = log.load()?;
+    if let Some(tail) = tail {
+        return Err(exists(&tail));
+    }
+    let store = StoreId::random(&mut OsRandom);
+    let revision = first_revision(clock::wall());
+    let draft = log.draft(store.clone(), false, (revision, revision), None);
+    match log.append(next(observation, None, TailState::Vacant), draft, None)? {
+        Written::Done => Ok(store),
+        Written::Refused => Err(in_use(&mut log)),
+    }
+}
+
+fn exists(tail: &SlotValue) -> RecoverError {
+    RecoverError::Exists {
+        store: tail.about.store.as_str().into(),
+        server: tail.about.server.clone(),
+    }
+}
+
+/// Lets a log go on whose home is another one than before, or lost entries that it had acknowledged.
+/// Epochs and revisions continue far above everything that can have been lost. It counts from one entry
+/// on: an interrupted recovery has changed nothing, and may be repeated.
+pub(in crate::engine) fn recover(
+    home: &Home,
+    wait: &dyn Fn(Duration),
+) -> Result<Restored, RecoverError> {
+    let mut log = OperatorLog::new(home, wait);
+    let (_, Some(before)) = log.load()? else {
+        return Err(RecoverError::Empty);
+    };
+    match before.tail.state {
+        // A server that runs appends more often than this.
+        TailState::Owned => wait(before.tail.ownership),
+        TailState::Vacant => {}
+        state => return Err(Closed::of(state).map_or(RecoverError::Empty, Into::into)),
+    }
+    let (tail, mut replica) = log.copy()?;
+    if tail != before {
+        let server = tail.about.server;
+        return Err(RecoverError::InUse { server });
+    }
+    let loaded = replica.loaded().map_err(RecoverError::Damaged)?;
+    let floors = loaded.restored_floors();
+    let floors = floors.map_err(|last| RecoverError::EpochsUsedUp { last: last.get() })?;
+    let above = floors.of_all().map_or(0, Epoch::get);
+    replica.set_floors(floors);
+    let base = log.write(&mut replica)?;
+    let revision = before.revision.saturating_add(REVISIONS_AHEAD);
+    let (observation, _) = log.load()?;
+    let note = note_of("recovered in", &log.ring.home_text());
+    let draft = log.draft(
+        before.about.store.clone(),
+        before.about.is_guarded,
+        (before.revision, revision),
+        Some(note),
+    );
+    match log.append(next(observation, Some(&before), TailState::Vacant), draft, Some(base))? {
+        Written::Done => Ok(Restored {
+            contents: Contents::of_all(&loaded),
+            is_final: false,
+            epochs_above: above,
+            revisions_above: revision,
+        }),
+        Written::Refused => Err(in_use(&mut log)),
+    }
+}
+
+/// Replaces the newest entry by the last one of the log. It is a take-over: everything that the owner
+/// committed is before it, and no append of the owner is applied after it. A log that is retired already
+/// stays as it is.
+///
+/// Returns how long the owner may answer renewals from memory, counted from the end of this call.
+fn retire(log: &mut OperatorLog<'_>) -> Result<Duration, RecoverError> {
+    for _ in 0..RACES {
+        let (observation, before) = log.load()?;
+        let Some(before) = before else {
+            return Err(RecoverError::Empty);
+        };
+        let ownership = match before.tail.state {
+            TailState::Owned | TailState::Retired => before.tail.ownership,
+            // The owner answered its last request before it gave the log up.
+            TailState::Vacant => Duration::ZERO,
+            TailState::Restoring => return Err(Closed::Restoring.into()),
+        };
+        if before.tail.state == TailState::Retired {
+            return Ok(ownership);
+        }
+        if before.tail.engine != observation.engine {
+            let text = other_home(Some(&before.about.home), &log.ring.home_text());
+            return Err(RecoverError::OtherHome(text));
+        }
+        let tail = Tail {
+            ownership,
+            ..next(observation, Some(&before), TailState::Retired)
+        };
+        let About {
+            store, is_guarded, ..
+        } = before.about;
+        let revisions = (before.revision, before.revision);
+        let draft = log.draft(store, is_guarded, revisions, None);
+        if let Written::Done = log.append(tail, draft, None)? {
+            return Ok(ownership);
+        }
+    }
+    let text = "a server appends without a pause: stop all servers of the cluster first";
+    Err(RecoverError::Service(text.into()))
+}
+
+/// Copies the content of the log to this file. A final backup retires the log before.
+pub(in crate::engine) fn backup(
+    home: &Home,
+    file: BackupFile,
+    is_final: bool,
+    wait: &dyn Fn(Duration),
+) -> Result<Contents, BackupError> {
+    let of_log = |error| BackupError::Log {
+        log: home.place.clone(),
+        error,
+    };
+    let mut log = OperatorLog::new(home, wait);
+    // The owner may answer from memory until then. A restored store must not start before.
+    let mut silent_at = None;
+    if is_final {
+        let ownership = retire(&mut log).map_err(of_log)?;
+        silent_at = Some(Instant::now() + ownership);
+    }
+    let (tail, mut replica) = log.copy().map_err(of_log)?;
+    if tail.tail.state == TailState::Restoring {
+        return Err(of_log(Closed::Restoring.into()));
+    }
+    let loaded = replica.loaded();
+    let loaded = loaded.map_err(|detail| of_log(RecoverError::Damaged(detail)))?;
+    let contents = file.write(loaded, is_final)?;
+    if let Some(silent_at) = silent_at {
+        wait(silent_at.saturating_duration_since(Instant::now()));
+    }
+    file.publish(contents)
+}
+
+/// Writes the content of a backup into an empty log, or one that an interrupted restore left.
+///
+/// The first entry says that a restore is going on, with which no server takes the log over. The second
+/// one names the snapshot of the backup. So a restore that was interrupted leaves no log that a server
+/// would use, and it can be repeated.
+pub(in crate::engine) fn restore(
+    home: &Home,
+    file: &Path,
+    wait: &dyn Fn(Duration),
+) -> Result<Restored, RestoreError> {
+    let backup = Backup::open(file)?;
+    let next_of = backup.next(file)?;
+    let Some(store) = backup.loaded.store_id.clone() else {
+        return Err(RestoreError::Damaged {
+            path: file.into(),
+            detail: "it has no id of the store".into(),
+        });
+    };
+    let note = note_of("restored from", &file.display().to_string());
+    let mut log = OperatorLog::new(home, wait);
+    let write = || {
+        let (observation, before) = log.load()?;
+        if let Some(tail) = before.as_ref().filter(|it| it.tail.state != TailState::Restoring) {
+            return Err(RecoverError::NotEmpty(exists(tail).to_string()));
+        }
+        let is_guarded = backup.loaded.is_guarded;
+        let revisions = (next_of.revision, next_of.revision);
+        let draft = log.draft(store.clone(), is_guarded, revisions, None);
+        let restoring = next(observation, before.as_ref(), TailState::Restoring);
+        if let Written::Refused = log.append(restoring, draft, None)? {
+            return Err(in_use(&mut log));
+        }
+        let (observation, Some(begun)) = log.load()? else {
+            return Err(RecoverError::Empty);
+        };
+        if begun.tail != restoring {
+            return Err(in_use(&mut log));
+        }
+        let (revision, floors) = (next_of.revision, next_of.floors);
+        let mut replica = Replica::of(backup.loaded, revision, floors, begun.position)
+            .map_err(RecoverError::Damaged)?;
+        let base = log.write(&mut replica)?;
+        let draft = log.draft(store, is_guarded, revisions, Some(note));
+        let ready = next(observation, Some(&begun), TailState::Vacant);
+        match log.append(ready, draft, Some(base))? {
+            Written::Done => Ok(()),
+            Written::Refused => Err(in_use(&mut log)),
+        }
+    };
+    let written: Result<(), RecoverError> = write();
+    written.map_err(|error| RestoreError::Log {
+        log: home.place.clone(),
+        error,
+    })?;
+    Ok(next_of.restored)
+}

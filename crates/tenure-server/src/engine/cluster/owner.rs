@@ -1,0 +1,210 @@
+//! The log of a server that owns it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tenure_core::ownership::{OwnershipRole, Tail};
+use tenure_core::ring::Pressure;
+use tracing::warn;
+
+use super::bases::BaseWriter;
+use super::log::ClusterLog;
+use crate::engine::ring::Replica;
+use crate::engine::{AppendError, Batch, Log};
+use crate::model::ChangeSet;
+
+/// The used share of the home's space from which changes are refused. Heartbeats go on, so that the
+/// server stays active and leaders renew; a home without any space refuses heartbeats, too.
+const FULL_FROM: f64 = 0.9;
+
+/// The size of the entries that no base has from which a segment is written, in bytes.
+const SEGMENT_BYTES: usize = 4 << 20;
+
+/// The log of a server while its store has it.
+pub(super) type Returned = Arc<Mutex<Option<(ClusterLog, Replica)>>>;
+
+/// The log, while this server owns it. Dropping it gives the connection back to the standby.
+#[derive(Debug)]
+pub(crate) struct OwnedLog {
+    /// `None` only while this value is dropped.
+    parts: Option<(ClusterLog, BaseWriter)>,
+    returned: Returned,
+    /// The size of the entries that no base has, in bytes.
+    uncovered_bytes: usize,
+    /// The reason why the last base was not written.
+    base_failure: Option<String>,
+}
+
+impl OwnedLog {
+    pub(super) const fn new(log: ClusterLog, bases: BaseWriter, returned: Returned) -> Self {
+        Self {
+            parts: Some((log, bases)),
+            returned,
+            uncovered_bytes: 0,
+            base_failure: None,
+        }
+    }
+
+    /// Returns the parts, or an error that ends the store.
+    fn parts(&mut self) -> Result<(&mut ClusterLog, &mut BaseWriter), AppendError> {
+        let gone = || AppendError::Unknown("the log was closed".into());
+        let (log, bases) = self.parts.as_mut().ok_or_else(gone)?;
+        Ok((log, bases))
+    }
+
+    /// Appends an entry with these changes, or without changes.
+    fn append_entry(&mut self, batch: Option<&Batch>) -> Result<(), AppendError> {
+        let (log, _) = self.parts()?;
+        match log.machine.append(log.now()) {
+            Some(header) => self.append_with(header, batch),
+            None => Err(log.not_owner()),
+        }
+    }
+
+    /// Appends the entry with this header, which the machine returned.
+    fn append_with(&mut self, header: Tail, batch: Option<&Batch>) -> Result<(), AppendError> {
+        let (log, bases) = self.parts()?;
+        let named = log.new_base;
+        let home = log.home.clone();
+        home.block_on(log.append(header, batch))?;
+        let mut added = 0;
+        if let Some(value) = log.ring.tail() {
+            bases.committed(value);
+            added = value.entry.len();
+        }
+        let is_named = named.is_some() && log.new_base.is_none();
+        if let Some(base) = named.filter(|_| is_named) {
+            bases.named(base);
+            self.uncovered_bytes = 0;
+        }
+        self.uncovered_bytes += added;
+        Ok(())
+    }
+
+    /// Notes a base that was written, waiting for it at most this long, and begins the next one if it
+    /// is time for that.
+    fn shorten(&mut self, within: Duration) -> Result<(), AppendError> {
+        let bytes = self.uncovered_bytes;
+        let (log, bases) = self.parts()?;
+        match bases.written(within) {
+            Some(Ok(base)) => {
+                log.new_base = Some(base);
+                self.base_failure = None;
+            }
+            Some(Err(failure)) => {
+                let text = format!("the log can't be shortened: {failure}");
+                if log.is_news(&text) {
+                    warn!("{text}");
+                }
+                self.base_failure = Some(failure);
+            }
+            None => {
+                let is_due = log.ring.pressure() >= Pressure::WriteSegment || bytes >= SEGMENT_BYTES;
+                if is_due && log.new_base.is_none() && log.ring.begin_base().is_some() {
+                    bases.begin();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Log for OwnedLog {
+    fn append(&mut self, batch: &Batch, _: &[ChangeSet]) -> Result<(), AppendError> {
+        let (log, _) = self.parts()?;
+        let facts = log.home.files.facts();
+        if let Some(used) = facts.used_space().filter(|used| *used >= FULL_FROM) {
+            return Err(AppendError::DiskFull(format!(
+                "{} has used {:.0} % of its space, and from {:.0} % on only renewals are accepted: compact \
+                 and defragment it, or raise its quota",
+                log.home.kind,
+                used * 100.0,
+                FULL_FROM * 100.0
+            )));
+        }
+        let revision = log.ring.tail().map(|it| it.revision);
+        if revision != Some(batch.previous) {
+            return Err(AppendError::NotOwner(format!(
+                "the log is at revision {}, and the changes follow revision {}",
+                revision.unwrap_or(0),
+                batch.previous
+            )));
+        }
+        if log.ring.pressure() >= Pressure::RefuseChanges {
+            let within = log.machine.timings().attempt();
+            if log.new_base.is_none() {
+                self.shorten(within)?;
+            }
+            if self.parts()?.0.new_base.is_none() {
+                let failure = self.base_failure.as_deref();
+                return Err(AppendError::DiskFull(format!(
+                    "the log can't be shortened: {}",
+                    failure.unwrap_or("no snapshot is complete yet")
+                )));
+            }
+        }
+        self.append_entry(Some(batch))
+    }
+
+    fn confirm(&mut self) -> Result<(), AppendError> {
+        self.append_entry(None)
+    }
+
+    fn upkeep(&mut self) -> Result<(), AppendError> {
+        self.shorten(Duration::ZERO)?;
+        let (log, _) = self.parts()?;
+        log.machine.handle_timeout(log.now());
+        let asked = log.drain();
+        if log.ring.pressure() == Pressure::Resign && log.new_base.is_none() {
+            // The last slots are for take-overs: argument 5 of the ring.
+            let home = log.home.clone();
+            home.block_on(log.leave());
+            return Err(AppendError::NotOwner("the log has no free slot".into()));
+        }
+        match (asked, log.machine.role(log.now())) {
+            (Some(header), _) => match self.append_with(header, None) {
+                Err(error) if error.is_transient() => {
+                    let (log, _) = self.parts()?;
+                    let text = format!("an append was refused; it will be tried again: {error}");
+                    if log.is_news(&text) {
+                        warn!("{text}");
+                    }
+                }
+                beaten => beaten?,
+            },
+            (
+                None,
+                OwnershipRole::Active | OwnershipRole::Lapsed | OwnershipRole::Resigned,
+            ) => {}
+            (None, _) => return Err(log.not_owner()),
+        }
+        Ok(())
+    }
+
+    fn upkeep_within(&self) -> Option<Duration> {
+        let (log, _) = self.parts.as_ref()?;
+        let due = log.machine.next_timeout()?;
+        Some(due.since(log.now()))
+    }
+
+    fn close(&mut self) -> Result<(), AppendError> {
+        let (log, _) = self.parts()?;
+        let home = log.home.clone();
+        home.block_on(log.leave());
+        Ok(())
+    }
+}
+
+impl Drop for OwnedLog {
+    fn drop(&mut self) {
+        if let Some((mut log, bases)) = self.parts.take() {
+            // The store ends, so nothing may be answered from its memory. If the log is not vacated
+            // yet, the standby does that.
+            log.machine.resign();
+            log.publish();
+            let replica = bases.end().unwrap_or_default();
+            let returned = self.returned.lock();
+            *returned.unwrap_or_else(PoisonError::into_inner) = Some((log, replica));
+        }
+    }
+}

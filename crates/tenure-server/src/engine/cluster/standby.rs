@@ -1,0 +1,478 @@
+//! A server that follows the log, and takes it over.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tenure_core::Instant;
+use tenure_core::ownership::{
+    AppendOutcome, Found, OwnershipOutput, OwnershipRole, OwnershipTimings, OwnershipTimingsError, Tail, TailState,
+};
+use tenure_core::time::millis;
+use tenure_register::Failure;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+use super::bases::BaseWriter;
+use super::home::Home;
+use super::log::{Attempted, Closed, ClusterLog};
+use super::owner::{OwnedLog, Returned};
+use super::report::seconds;
+use super::serving::{OwnershipClock, Serving};
+use super::status::ClusterStatus;
+use crate::config::{ClusterAccess, ClusterConfig};
+use crate::engine::entry::Entry;
+use crate::engine::ring::{BaseError, Replica, RingLog};
+use crate::engine::Loaded;
+use crate::model::HistoryLimits;
+
+/// How long a server that starts waits for the first answer of the home. Without one it starts.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
+
+/// The longest time between two reads of a log that can't be copied.
+const MOST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A server of a cluster while it does not own the log.
+///
+/// [`Standby::run_until_owner`] blocks until the server owns the log. Then the store uses the log that
+/// it returns. When the store has dropped that, the standby runs again.
+#[derive(Debug)]
+pub(crate) struct Standby {
+    /// `None` while a store has the log.
+    parts: Option<(ClusterLog, Replica)>,
+    returned: Returned,
+    home: Home,
+    history: HistoryLimits,
+    /// What an operator did to the log since the last take-over.
+    note: Option<String>,
+    /// After a failed copy: no other one is made before this, and the pause after that.
+    copy_at: Option<(Instant, Duration)>,
+    status: Arc<ClusterStatus>,
+    serving: Arc<Serving>,
+    /// The name of the server to which the next ownership is left.
+    successor: Arc<Mutex<Option<String>>>,
+    stop: CancellationToken,
+}
+
+/// A beginning ownership of the log.
+pub(crate) struct TakenOver {
+    /// The number of the ownership.
+    pub(crate) generation: u64,
+    /// What an operator did to the log since the ownership before, for the audit log.
+    pub(crate) note: Option<String>,
+    /// The content of the log. Its leases count as renewed at an instant that is read from now on.
+    pub(crate) loaded: Loaded,
+    /// The log, for the store.
+    pub(crate) log: OwnedLog,
+}
+
+impl fmt::Debug for TakenOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TakenOver").field(&self.generation).finish()
+    }
+}
+
+/// The reason why a standby ended without owning the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The server stops.
+    Stopped,
+    /// The log is damaged. The message says where.
+    Refused(String),
+}
+
+/// The reason why a server can't follow a log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum StandbyError {
+    /// The home can't be used.
+    #[error(transparent)]
+    Home(#[from] Failure),
+    /// The ownership duration is out of range.
+    #[error(transparent)]
+    Ownership(#[from] OwnershipTimingsError),
+    /// The log can't be used until an operator has changed something. The message says what.
+    #[error("{0}")]
+    Refused(String),
+    /// Servers with access control have owned the log, and this one has none.
+    #[error("{}", Closed::Guarded)]
+    Guarded,
+}
+
+impl Standby {
+    /// Creates a standby of the log at this home. The token `stop` ends all waits.
+    pub(crate) fn new(
+        home: Home,
+        config: &ClusterConfig,
+        history: HistoryLimits,
+        stop: CancellationToken,
+        clock: OwnershipClock,
+    ) -> Result<Self, StandbyError> {
+        // An entry has whole milliseconds.
+        let ownership = Duration::from_millis(millis(config.ownership));
+        let timings = OwnershipTimings::new(ownership)?;
+        let log = ClusterLog::new(home.clone(), timings, config, clock, stop.clone());
+        Ok(Self {
+            status: Arc::clone(&log.status),
+            serving: Arc::clone(&log.serving),
+            successor: Arc::clone(&log.successor),
+            parts: Some((log, Replica::empty(history))),
+            returned: Returned::default(),
+            home,
+            history,
+            note: None,
+            copy_at: None,
+            stop,
+        })
+    }
+
+    /// Reads the log once, before the server begins to follow. If the home can't be reached, the server
+    /// waits for it later.
+    ///
+    /// # Errors
+    ///
+    /// The home, or the content of the log, definitely permits no server of this configuration.
+    pub(crate) fn look_first(&mut self) -> Result<(), StandbyError> {
+        let home = self.home.clone();
+        match &mut self.parts {
+            Some((log, _)) => home.block_on(look_first(log)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the state of this server, which changes while it follows and while it is active.
+    pub(crate) fn status(&self) -> Arc<ClusterStatus> {
+        Arc::clone(&self.status)
+    }
+
+    /// Returns the deadline of answers from memory.
+    pub(crate) fn serving(&self) -> Arc<Serving> {
+        Arc::clone(&self.serving)
+    }
+
+    /// Leaves the log to the server with this name, or to any other, when the store is closed.
+    pub(crate) fn leave_to(&self, server: Option<String>) {
+        let successor = self.successor.lock();
+        *successor.unwrap_or_else(PoisonError::into_inner) = server;
+    }
+
+    /// Follows the log until this server owns it and has loaded its content. After an ownership, the
+    /// log must have been dropped.
+    ///
+    /// # Errors
+    ///
+    /// The server stops, or the content of the log is damaged.
+    pub(crate) fn run_until_owner(&mut self) -> Result<TakenOver, Ended> {
+        let (home, stop) = (self.home.clone(), self.stop.clone());
+        home.block_on(async {
+            // A home that does not answer must not delay the end. A take-over that is given up is as
+            // one whose answer is lost.
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => Err(Ended::Stopped),
+                taken_over = self.follow() => taken_over,
+            }
+        })
+    }
+
+    async fn follow(&mut self) -> Result<TakenOver, Ended> {
+        self.begin().await?;
+        loop {
+            if self.stop.is_cancelled() {
+                return Err(Ended::Stopped);
+            }
+            match self.step().await? {
+                Some(taken_over) => return Ok(taken_over),
+                None => self.log()?.wait().await,
+            }
+        }
+    }
+
+    /// Begins to follow, also after an ownership.
+    pub(super) async fn begin(&mut self) -> Result<(), Ended> {
+        if self.parts.is_none() {
+            let returned: &Mutex<_> = &self.returned;
+            self.parts = returned.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+        let log = self.log()?;
+        // The store may have ended without vacating the log.
+        while log.machine.role(log.now()) == OwnershipRole::Resigned {
+            log.leave().await;
+            log.machine.stand_by(log.now());
+            if log.stop.is_cancelled() {
+                return Err(Ended::Stopped);
+            }
+        }
+        Ok(())
+    }
+
+    fn log(&mut self) -> Result<&mut ClusterLog, Ended> {
+        let busy = || Ended::Refused("the store of the last ownership is still in use".into());
+        self.parts.as_mut().map(|(log, _)| log).ok_or_else(busy)
+    }
+
+    /// Does what is due now. Returns the ownership, if one begins.
+    pub(super) async fn step(&mut self) -> Result<Option<TakenOver>, Ended> {
+        let log = self.log()?;
+        log.machine.handle_timeout(log.now());
+        while let Some(output) = self.log()?.machine.poll_output() {
+            match output {
+                OwnershipOutput::Look => {
+                    self.log()?.look().await;
+                    self.copy().await;
+                }
+                OwnershipOutput::Append(header) => self.take_over(header).await?,
+                OwnershipOutput::Took { generation } => {
+                    return self.load(generation).await.map(Some);
+                }
+                OwnershipOutput::Deposed => self.log()?.deposed(),
+                OwnershipOutput::Refuses(refusal) => self.log()?.refuse(&refusal),
+                // These concern an owner.
+                OwnershipOutput::Lapsed | OwnershipOutput::Resumed => {}
+            }
+            self.log()?.publish();
+        }
+        Ok(None)
+    }
+
+    /// Brings the replica to the newest entry. Without it this server takes nothing over.
+    async fn copy(&mut self) {
+        let Some((log, replica)) = &mut self.parts else {
+            return;
+        };
+        let now = log.now();
+        // The slots may be those of another log than the known one.
+        let refuses = log.machine.refusal().is_some();
+        if refuses || log.closed().is_some() || self.copy_at.is_some_and(|(at, _)| now < at) {
+            return;
+        }
+        let copied = match log.ring.tail() {
+            Some(_) => log.ring.bring(replica, self.history).await,
+            None => match leftover(&log.ring).await {
+                Ok(None) => Ok(()),
+                Ok(Some(text)) => Err(BaseError::Damaged(text)),
+                Err(failure) => Err(failure.into()),
+            },
+        };
+        match copied {
+            Ok(()) => {
+                if self.copy_at.take().is_some() {
+                    info!("the log can be copied again; following");
+                }
+                self.status.change(|view| view.copy_failure = None);
+                log.bar(None);
+                self.cover().await;
+            }
+            Err(failed) => {
+                let text = match &failed {
+                    BaseError::Home(failure) => {
+                        log.note_failure(Some(failure));
+                        format!("this server has no copy of the log yet: {failure}")
+                    }
+                    // The log has moved on meanwhile: it is read again at the next look.
+                    BaseError::Missing(file) => {
+                        return log.bar(Some(format!("{file} is missing; the log is read again")));
+                    }
+                    BaseError::Damaged(detail) => {
+                        let (_, pause) = self.copy_at.unwrap_or((now, log.machine.timings().poll()));
+                        self.copy_at = Some((now + pause, MOST_PAUSE.min(2 * pause)));
+                        format!(
+                            "this server can't copy the log, so it takes nothing over: the log in {} is \
+                             damaged ({detail}). An active server repairs it with its next snapshot, \
+                             within an hour or after a hand-over to another one that has a copy. Else \
+                             restore a backup into another prefix, schema or cluster name",
+                            log.home.place
+                        )
+                    }
+                };
+                if log.is_news(&text) {
+                    warn!("{text}");
+                }
+                log.bar(Some(text.clone()));
+                self.status.change(|view| view.copy_failure = Some(text));
+            }
+        }
+        self.note_behind();
+    }
+
+    fn note_behind(&self) {
+        let Some((log, replica)) = &self.parts else {
+            return;
+        };
+        let revision = log.ring.tail().map_or(0, |it| it.revision);
+        let has_copy = self.copy_at.is_none() && log.reports.barred.is_none();
+        let behind = has_copy.then(|| revision.saturating_sub(replica.revision()));
+        self.status.change(|view| view.behind = behind);
+    }
+
+    /// Writes a base if a take-over would overwrite an entry that no base has: argument 5 of the ring.
+    async fn cover(&mut self) {
+        let Some((log, replica)) = &mut self.parts else {
+            return;
+        };
+        if !log.ring.needs_base(log.new_base) {
+            return;
+        }
+        log.bar(Some("a take-over needs a snapshot first".into()));
+        let covered = replica.at.sequence;
+        let written = match replica.snapshot() {
+            Ok(snapshot) => log.ring.files.write_snapshot(snapshot, covered).await,
+            Err(detail) => Err(Failure::NotApplied(detail)),
+        };
+        match written {
+            Ok((base, _)) => {
+                log.new_base = Some(base);
+                log.bar(None);
+            }
+            Err(failure) => drop(log.note_failure(Some(&failure))),
+        }
+    }
+
+    /// Sends an attempt of the append that takes the log over.
+    async fn take_over(&mut self, header: Tail) -> Result<(), Ended> {
+        let log = self.log()?;
+        if let Some(reason) = &log.reports.barred {
+            // The machine had begun this before the copy failed. Nothing was sent.
+            debug!(reason, "no take-over");
+            let _ = log.machine.handle_appended(log.clock.now(), AppendOutcome::Refused);
+            return Ok(());
+        }
+        let before = log.ring.tail().filter(|it| it.tail.generation != header.generation);
+        let note = before.and_then(|it| Entry::decode(&it.entry).ok()?.note);
+        let silent = before.filter(|it| it.tail.state == TailState::Owned);
+        let (text, is_silent) = match silent {
+            Some(value) => {
+                let own = log.machine.timings().ownership();
+                let text = format!(
+                    "{} was not heard of for {}, taking over as generation {}",
+                    value.about.server,
+                    seconds(own.max(value.tail.ownership)),
+                    header.generation
+                );
+                (text, true)
+            }
+            None => (format!("taking over as generation {}", header.generation), false),
+        };
+        if log.is_news(&text) {
+            match is_silent {
+                true => warn!("{text}"),
+                false => info!("{text}"),
+            }
+        }
+        let mut draft = log.draft(None);
+        draft.about.is_guarded |= log.access == ClusterAccess::Guarded;
+        match log.attempt(header, draft).await {
+            Attempted::Applied => {
+                self.note = note;
+                self.status.change(|view| view.take_over_failure = None);
+                self.status.metrics.took_over();
+            }
+            Attempted::Lost => info!("another server was first to take over"),
+            Attempted::Repeated => {}
+            Attempted::Undone(failure) => {
+                let text = format!("the last take-over of this server failed: {failure}");
+                self.status.change(|view| view.take_over_failure = Some(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the replica to the entry of the take-over, and hands the log to a store.
+    async fn load(&mut self, generation: u64) -> Result<TakenOver, Ended> {
+        let Some((mut log, mut replica)) = self.parts.take() else {
+            return Err(Ended::Stopped);
+        };
+        let began = log.now();
+        let loaded = match log.ring.bring(&mut replica, self.history).await {
+            Ok(()) => replica.loaded(),
+            Err(error) => Err(error.to_string()),
+        };
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(detail) => {
+                let text = format!("the log in {} can't be loaded: {detail}", log.home.place);
+                error!("{text}");
+                log.leave().await;
+                self.parts = Some((log, Replica::empty(self.history)));
+                return Err(Ended::Refused(text));
+            }
+        };
+        log.machine.handle_loaded(log.now(), generation);
+        log.drain();
+        info!(
+            "active as generation {generation}: {} leases, loaded in {:.1?}",
+            loaded.leases.len(),
+            log.now().since(began)
+        );
+        self.status.change(|view| view.behind = Some(0));
+        let bases = BaseWriter::start(log.home.clone(), log.ring.files.clone(), replica);
+        let bases = bases.map_err(|error| Ended::Refused(format!("a thread: {error}")))?;
+        Ok(TakenOver {
+            generation,
+            note: self.note.take(),
+            loaded,
+            log: OwnedLog::new(log, bases, Arc::clone(&self.returned)),
+        })
+    }
+}
+
+/// Reads the log for the first time, for a server that starts. Before an operator has changed something,
+/// a server that is refused here could only wait.
+async fn look_first(log: &mut ClusterLog) -> Result<(), StandbyError> {
+    // The machine asks for a read when it is created.
+    if log.machine.poll_output() != Some(OwnershipOutput::Look) {
+        return Ok(());
+    }
+    let until = log.now() + FIRST_LOOK;
+    let (sent, seen) = loop {
+        let sent = log.now();
+        let seen = log.ring.look().await;
+        let is_definite = matches!(seen, Ok(_) | Err(Failure::Misconfigured(_)));
+        if is_definite || log.now() >= until || log.stop.is_cancelled() {
+            break (sent, seen);
+        }
+        // A connection may take longer than one attempt.
+        log.wait_a_poll().await;
+    };
+    match &seen {
+        Err(failure @ Failure::Misconfigured(_)) => return Err(failure.clone().into()),
+        Err(_) => {}
+        Ok(observation) => {
+            if observation.found == Found::Empty
+                && let Ok(Some(leftover)) = leftover(&log.ring).await
+            {
+                return Err(StandbyError::Refused(leftover));
+            }
+            match log.closed() {
+                Some(Closed::Guarded) => return Err(StandbyError::Guarded),
+                Some(reason @ Closed::Retired) => {
+                    return Err(StandbyError::Refused(reason.to_string()));
+                }
+                // It may end at any time.
+                Some(Closed::Restoring) | None => {}
+            }
+            // A server without the right to write could never take over.
+            if let Err(failure @ Failure::Misconfigured(_)) = log.ring.files.try_write().await {
+                return Err(failure.into());
+            }
+        }
+    }
+    log.saw(sent, seen);
+    match log.machine.refusal() {
+        Some(refusal) => Err(StandbyError::Refused(log.remedy(&refusal))),
+        None => Ok(()),
+    }
+}
+
+/// Returns why a log without entries is not a new one, if it has files.
+pub(super) async fn leftover(ring: &RingLog) -> Result<Option<String>, Failure> {
+    let files = ring.files.list().await?;
+    let file = files.iter().find(|file| file.covered > 0);
+    Ok(file.map(|file| {
+        format!(
+            "the log has no entry, but the file {}: its slots were deleted, or another program writes \
+             there. A new log would grant epochs a second time: restore a backup into an empty prefix, \
+             schema or cluster name",
+            ring.files.key(*file)
+        )
+    }))
+}

@@ -1,0 +1,473 @@
+//! Reads and replaces of slots, as the ring asks for them.
+
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use axum::body::Bytes;
+use tenure_core::ownership::{AppendOutcome, EngineId, Found, Observation, Ownership, Tail, TailState};
+use tenure_core::ring::{
+    Append, Base, Blocked, Followed, Loaded, LogRing, Pressure, RingLimits, Slot, SlotRead,
+    SlotReplaced,
+};
+use tenure_core::Instant;
+use tenure_register::{
+    Expected, Failure, Files, Identity, Read, RegisterKey, Replaced, Version,
+};
+
+use super::files::{BaseError, FileKind, LogFiles, key};
+use super::replica::Replica;
+use super::slot::{Draft, SlotValue, checksum, number_of};
+use super::SLOTS;
+use crate::model::HistoryLimits;
+
+/// The number of slots that a server reads at once when there is a new entry.
+const READ_AHEAD: usize = 32;
+
+/// How often all slots are read again while the log moves on meanwhile.
+const ATTEMPTS: usize = 5;
+
+/// How a server sees the state of an entry.
+pub(in crate::engine) type Viewer = Box<dyn Fn(&SlotValue) -> TailState + Send>;
+
+/// The log as one server sees it.
+pub(in crate::engine) struct RingLog {
+    home: Arc<dyn Files>,
+    pub(in crate::engine) files: LogFiles,
+    /// The place of the log in its home. A copy of the log in another place is another log.
+    place: String,
+    slots: Vec<RegisterKey>,
+    viewer: Viewer,
+    ring: LogRing<Version>,
+    /// The value that was seen last in each slot.
+    values: Vec<Option<SlotValue>>,
+    /// Whether the ring has all slots as of some moment.
+    is_loaded: bool,
+    /// The home that gave the last answer.
+    identity: Option<Identity>,
+    /// The append that is under way, and its bytes.
+    sealed: Option<(SlotValue, Bytes)>,
+}
+
+/// What is known of an append after an attempt.
+#[derive(Debug)]
+pub(in crate::engine) struct Appended {
+    pub(in crate::engine) outcome: AppendOutcome,
+    /// The reason why the attempt was not applied, or why that is not known.
+    pub(in crate::engine) failure: Option<Failure>,
+}
+
+/// The outcome of an append that was not sent.
+type NotSent = (AppendOutcome, Option<Failure>);
+
+fn refused(reason: &str) -> NotSent {
+    let failure = Failure::NotApplied(reason.into());
+    (AppendOutcome::Refused, Some(failure))
+}
+
+impl RingLog {
+    /// The log with this name at a home. `place` names the log for people.
+    pub(in crate::engine) fn new(
+        home: Arc<dyn Files>,
+        name: &RegisterKey,
+        place: String,
+        viewer: Viewer,
+    ) -> Self {
+        Self {
+            files: LogFiles::new(Arc::clone(&home), name),
+            slots: (0..SLOTS).map(|slot| key(&format!("{name}/slot-{slot}"))).collect(),
+            home,
+            place,
+            viewer,
+            ring: LogRing::new(RingLimits::new(SLOTS)),
+            values: vec![None; SLOTS as usize],
+            is_loaded: false,
+            identity: None,
+            sealed: None,
+        }
+    }
+
+    /// Returns the newest entry.
+    pub(in crate::engine) fn tail(&self) -> Option<&SlotValue> {
+        self.value(self.ring.tail()?.entry.header.sequence)
+    }
+
+    /// Returns the entry with this number, if it is in the ring.
+    fn value(&self, sequence: u64) -> Option<&SlotValue> {
+        self.ring.entry(sequence)?;
+        let value = self.values[self.ring.slot_of(sequence) as usize].as_ref();
+        value.filter(|it| it.tail.sequence == sequence)
+    }
+
+    /// Returns what the owner does for the entries that no base has.
+    pub(in crate::engine) fn pressure(&self) -> Pressure {
+        self.ring.pressure()
+    }
+
+    /// Returns the last entry that a base has which is written now.
+    pub(in crate::engine) fn begin_base(&self) -> Option<u64> {
+        self.ring.begin_base()
+    }
+
+    /// Returns whether the next entry would overwrite one that no base has, also if it names this one.
+    pub(in crate::engine) fn needs_base(&self, new: Option<Base>) -> bool {
+        self.ring.needs_base(new)
+    }
+
+    pub(in crate::engine) fn base(&self) -> Option<Base> {
+        self.ring.base()
+    }
+
+    /// Reads what follows the newest entry, or all slots.
+    pub(in crate::engine) async fn look(&mut self) -> Result<Observation, Failure> {
+        if !self.is_loaded {
+            return self.load().await;
+        }
+        let mut count = 1;
+        loop {
+            let (slot, known) = self.ring.next_read();
+            let reads = match count {
+                1 => vec![self.home.read(&self.slots[slot as usize], known).await?],
+                _ => {
+                    let slots = (slot..slot + count as u64).map(|it| (it % SLOTS) as usize);
+                    let keys: Vec<_> = slots.map(|slot| self.slots[slot].clone()).collect();
+                    self.home.read_many(&keys).await?
+                }
+            };
+            for read in reads {
+                let engine = self.saw(&read);
+                if let Some(observation) = self.of_another_home(engine) {
+                    return Ok(observation);
+                }
+                let slot = self.ring.next_read().0;
+                let read = self.slot_read(slot, read);
+                match self.ring.handle_read(engine, read) {
+                    Followed::Next(_) => count = READ_AHEAD,
+                    Followed::Silent(observation) => return Ok(observation),
+                    Followed::Behind => return self.load().await,
+                }
+            }
+        }
+    }
+
+    /// Reads all slots.
+    pub(in crate::engine) async fn load(&mut self) -> Result<Observation, Failure> {
+        for _ in 0..ATTEMPTS {
+            let reads = self.home.read_many(&self.slots).await?;
+            let mut engine = None;
+            for read in &reads {
+                let before = engine.replace(self.saw(read));
+                if before.is_some() && before != engine {
+                    let text = "the answers are of two homes".into();
+                    return Err(Failure::NotApplied(text));
+                }
+            }
+            let Some(engine) = engine else {
+                return Err(Failure::Unknown("an answer without slots".into()));
+            };
+            if let Some(observation) = self.of_another_home(engine) {
+                return Ok(observation);
+            }
+            let reads = (0..).zip(reads);
+            let reads = reads.map(|(slot, read)| self.slot_read(slot, read)).collect();
+            let Loaded::Seen(observation) = self.ring.load(engine, reads) else {
+                continue;
+            };
+            // A version is named only in the home that has shown it. So all slots are read again before the
+            // next append, if this is not the log's own home.
+            self.is_loaded = self.of_another_home(engine).is_none();
+            return Ok(observation);
+        }
+        Err(Failure::NotApplied(
+            "the log moves on faster than it can be read".into(),
+        ))
+    }
+
+    /// Forgets everything: the log is read again.
+    pub(in crate::engine) fn forget(&mut self) {
+        self.ring = LogRing::new(RingLimits::new(SLOTS));
+        self.values.fill(None);
+        self.is_loaded = false;
+    }
+
+    /// Notes which home gives an answer.
+    fn saw(&mut self, read: &Read) -> EngineId {
+        let identity = &read.seen().identity;
+        if self.identity.as_ref() != Some(identity) {
+            self.identity = Some(identity.clone());
+        }
+        self.engine_of(identity)
+    }
+
+    /// Returns the number of the place of this log in a home.
+    pub(in crate::engine) fn engine_of(&self, identity: &Identity) -> EngineId {
+        let text = format!("{identity}\n{}", self.place);
+        EngineId(number_of(digest(&SHA256, text.as_bytes()).as_ref()))
+    }
+
+    /// Returns the home that gave the last answer, for people.
+    pub(in crate::engine) fn home_text(&self) -> String {
+        match &self.identity {
+            Some(identity) => format!("{identity}, {}", self.place),
+            None => self.place.clone(),
+        }
+    }
+
+    /// Returns the answer of a home that is not the one of the log. The ring does not see it: a version
+    /// is named only in the home that has shown it.
+    fn of_another_home(&self, engine: EngineId) -> Option<Observation> {
+        let tail = self.ring.tail()?.entry.header;
+        let found = Found::Tail(tail);
+        (tail.engine != engine).then_some(Observation { engine, found })
+    }
+
+    fn slot_read(&mut self, slot: u64, read: Read) -> SlotRead<Version> {
+        let (version, value) = match read {
+            Read::Absent(_) => return SlotRead::Absent,
+            Read::Unchanged(_) => return SlotRead::Unchanged,
+            Read::Found { version, value, .. } => (version, value),
+        };
+        let decoded = match SlotValue::decode(&value) {
+            Ok(decoded) if decoded.slot() == slot => decoded,
+            Ok(_) => return SlotRead::Unreadable(super::slot::BadSlot::NotValid.refusal(slot)),
+            Err(bad) => return SlotRead::Unreadable(bad.refusal(slot)),
+        };
+        let mut entry = decoded.header();
+        entry.header.state = (self.viewer)(&decoded);
+        let known = &mut self.values[slot as usize];
+        // A stale read shows an older one.
+        if known.as_ref().is_none_or(|it| it.tail.sequence <= decoded.tail.sequence) {
+            *known = Some(decoded);
+        }
+        SlotRead::Found(Slot {
+            version,
+            checksum: checksum(&value),
+            entry,
+        })
+    }
+
+    /// Sends an attempt of the append with the header that the ownership asked for. The entry has the
+    /// content `draft`, unless it is another attempt, and names `new_base`.
+    pub(in crate::engine) async fn append(
+        &mut self,
+        ownership: &mut Ownership,
+        now: impl Fn() -> Instant,
+        header: Tail,
+        draft: Draft<'_>,
+        new_base: Option<Base>,
+    ) -> Appended {
+        let is_again = self.sealed.as_ref().is_some_and(|(it, _)| it.tail == header);
+        let prepared = match self.is_loaded || is_again {
+            true => self.prepare(header, draft, new_base).await,
+            false => Err(refused("the log is read again")),
+        };
+        let (append, bytes) = match prepared {
+            Ok(prepared) => prepared,
+            Err((outcome, failure)) => {
+                return Appended {
+                    outcome: ownership.handle_appended(now(), outcome),
+                    failure,
+                };
+            }
+        };
+        let (engine, answer, failure) = self.replace(&append, bytes, header.engine).await;
+        let outcome = self.ring.handle_replaced(ownership, now(), engine, answer);
+        match outcome {
+            AppendOutcome::Committed => self.note_committed(),
+            AppendOutcome::Unknown => {}
+            AppendOutcome::Refused | AppendOutcome::Superseded(_) => self.sealed = None,
+        }
+        if let AppendOutcome::Superseded(_) = outcome {
+            self.is_loaded = false;
+        }
+        Appended { outcome, failure }
+    }
+
+    /// Returns the append and its bytes; or why nothing is sent.
+    pub(in crate::engine) async fn prepare(
+        &mut self,
+        header: Tail,
+        draft: Draft<'_>,
+        new_base: Option<Base>,
+    ) -> Result<(Append<Version>, Bytes), NotSent> {
+        let tail = self.ring.tail().map(|it| it.entry.header);
+        let is_again = self.sealed.as_ref().is_some_and(|(it, _)| it.tail == header);
+        let takes_over = tail.is_some_and(|it| it.generation != header.generation);
+        let mut tail_read = None;
+        if let Some(tail) = tail.filter(|_| takes_over && !is_again) {
+            let slot = self.ring.slot_of(tail.sequence);
+            match self.home.read(&self.slots[slot as usize], None).await {
+                Ok(read) => {
+                    let engine = self.saw(&read);
+                    if engine != header.engine {
+                        let found = Found::Tail(tail);
+                        let observation = Observation { engine, found };
+                        return Err((AppendOutcome::Superseded(observation), None));
+                    }
+                    tail_read = Some(self.slot_read(slot, read));
+                }
+                Err(failure) => return Err((AppendOutcome::Refused, Some(failure))),
+            }
+        }
+        let before = tail.and_then(|it| self.value(it.sequence)).map(|it| it.position);
+        let mut sealed = None;
+        let append = self.ring.append(header, tail_read, new_base, |entry| {
+            let value = SlotValue::new(entry, draft, before);
+            let bytes = value.encode();
+            let checksum = checksum(&bytes);
+            sealed = Some((value, bytes));
+            checksum
+        });
+        let append = match append {
+            Ok(append) => append,
+            Err(Blocked::Behind) => {
+                self.is_loaded = false;
+                return Err(refused("the log has moved on"));
+            }
+            Err(Blocked::NeedsBase) => {
+                return Err(refused("the log has no free slot, because no snapshot could be written"));
+            }
+            Err(Blocked::Moved(observation)) => {
+                self.is_loaded = false;
+                return Err((AppendOutcome::Superseded(observation), None));
+            }
+        };
+        if sealed.is_some() {
+            self.sealed = sealed;
+        }
+        match &self.sealed {
+            Some((_, bytes)) => Ok((append, bytes.clone())),
+            None => Err(refused("the entry is gone")),
+        }
+    }
+
+    /// Sends the replace of a slot, at the home with this number.
+    pub(in crate::engine) async fn replace(
+        &mut self,
+        append: &Append<Version>,
+        bytes: Bytes,
+        engine: EngineId,
+    ) -> (EngineId, SlotReplaced<Version>, Option<Failure>) {
+        let identity = self.identity.clone();
+        let identity = identity.filter(|identity| self.engine_of(identity) == engine);
+        let Some(identity) = identity else {
+            let failure = Failure::Unknown("another home has answered meanwhile".into());
+            return (engine, SlotReplaced::Unknown, Some(failure));
+        };
+        let expected = Expected {
+            version: append.expected.clone(),
+            identity,
+        };
+        let key = self.slots[append.slot as usize].clone();
+        match self.home.replace(&key, &expected, bytes).await {
+            Ok(Replaced::Done { version, seen }) => {
+                (self.engine_of(&seen.identity), SlotReplaced::Done(version), None)
+            }
+            Ok(Replaced::Changed(read)) => {
+                let engine = self.engine_of(&read.seen().identity);
+                let read = self.slot_read(append.slot, read);
+                (engine, SlotReplaced::Changed(read), None)
+            }
+            Err(failure @ Failure::Unknown(_)) => (engine, SlotReplaced::Unknown, Some(failure)),
+            Err(failure) => (engine, SlotReplaced::NotApplied, Some(failure)),
+        }
+    }
+
+    fn note_committed(&mut self) {
+        if let Some((value, _)) = self.sealed.take() {
+            let slot = value.slot() as usize;
+            self.values[slot] = Some(value);
+        }
+    }
+
+    /// Brings a replica to the newest entry.
+    ///
+    /// # Errors
+    ///
+    /// [`BaseError`]: nothing was changed if a file is missing; all slots are to be read again.
+    pub(in crate::engine) async fn bring(
+        &mut self,
+        replica: &mut Replica,
+        history: HistoryLimits,
+    ) -> Result<(), BaseError> {
+        let Some(tail) = self.tail().cloned() else {
+            return Ok(());
+        };
+        if self.value(replica.at.sequence + 1).is_none() && replica.at.sequence < tail.tail.sequence {
+            let Some(base) = self.ring.base() else {
+                return Err(BaseError::Damaged("the log has no snapshot".into()));
+            };
+            match self.read_base(base, replica, history).await {
+                Err(error @ BaseError::Missing(_)) => {
+                    self.is_loaded = false;
+                    return Err(match self.ring.handle_missing_file() {
+                        true => BaseError::Damaged(error.to_string()),
+                        false => error,
+                    });
+                }
+                read => read?,
+            }
+        }
+        while replica.at.sequence < tail.tail.sequence {
+            let Some(value) = self.value(replica.at.sequence + 1) else {
+                return Err(BaseError::Damaged(format!(
+                    "entry {} is missing",
+                    replica.at.sequence + 1
+                )));
+            };
+            replica.apply(&value.entry).map_err(BaseError::Damaged)?;
+        }
+        if replica.at != tail.position {
+            return Err(BaseError::Damaged(format!(
+                "entry {} is another one than in the log",
+                replica.at.sequence
+            )));
+        }
+        replica.note(&tail.about.store, tail.about.is_guarded);
+        Ok(())
+    }
+
+    async fn read_base(
+        &self,
+        base: Base,
+        replica: &mut Replica,
+        history: HistoryLimits,
+    ) -> Result<(), BaseError> {
+        let files = self.files.read_base(base, replica.at.sequence).await?;
+        let mut snapshot = Vec::new();
+        let mut name = String::new();
+        for file in &files {
+            match file.kind {
+                FileKind::Snapshot => {
+                    name = self.files.key(file.name).to_string();
+                    snapshot.extend_from_slice(&file.content);
+                }
+                FileKind::Segment => {
+                    if !snapshot.is_empty() {
+                        let snapshot = std::mem::take(&mut snapshot);
+                        *replica = Replica::read(&name, snapshot, history)
+                            .map_err(BaseError::Damaged)?;
+                    }
+                    for entry in file.entries() {
+                        let key = || self.files.key(file.name);
+                        let damaged = |detail: String| {
+                            BaseError::Damaged(format!("{}: {detail}", key()))
+                        };
+                        let entry = entry.map_err(|it| damaged(format!("it has no {}", it.0)))?;
+                        replica.apply(entry).map_err(damaged)?;
+                    }
+                }
+            }
+        }
+        if !snapshot.is_empty() {
+            *replica = Replica::read(&name, snapshot, history).map_err(BaseError::Damaged)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for RingLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let tail = self.ring.tail().map(|it| it.entry.header);
+        f.debug_struct("RingLog").field("place", &self.place).field("tail", &tail).finish()
+    }
+}
