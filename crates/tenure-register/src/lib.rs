@@ -20,6 +20,16 @@ pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 
+/// The programs that tests of homes need, from the tests of the workspace.
+#[cfg(all(test, unix, feature = "etcd"))]
+#[path = "../../../tests/support"]
+#[allow(dead_code, unreachable_pub)] // Other tests use the rest.
+mod support {
+    pub(crate) mod etcd;
+    pub(crate) mod needs;
+    pub(crate) mod ports;
+}
+
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -129,6 +139,30 @@ pub trait Files: Register {
             Ok(reads)
         })
     }
+
+    /// Does the periodic work that is due, for example a compaction. The owner of a log calls it
+    /// about once a second. Failures are logged.
+    fn maintain(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Returns the facts that are known. No request is sent.
+    fn facts(&self) -> HomeFacts {
+        HomeFacts::default()
+    }
+}
+
+/// Facts about a home, as far as they are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HomeFacts {
+    /// Its version.
+    pub version: Option<Arc<str>>,
+    /// The size of its data in bytes, without the space that it can use again.
+    pub bytes: Option<u64>,
+    /// The size at which it refuses changes, in bytes.
+    pub quota_bytes: Option<u64>,
+    /// Its problems that its operator should correct, although it can be used.
+    pub warnings: Vec<String>,
 }
 
 /// The state of a register that a replace names. While the home does not go back, the version of a
@@ -293,6 +327,17 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// Notes a problem of a home, or that it has none, and logs a new one.
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+fn note_warning(noted: &mut Option<String>, found: Option<String>) {
+    if let Some(warning) = &found
+        && *noted != found
+    {
+        tracing::warn!("{warning}");
+    }
+    *noted = found;
 }
 
 impl fmt::Display for Identity {

@@ -7,24 +7,29 @@
 mod gateway;
 mod http;
 mod refusal;
+#[cfg(all(test, unix))]
+mod tests;
+mod upkeep;
 mod version;
 pub mod wire;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use bytes::Bytes;
 use tenure_core::UnixMillis;
 use tenure_core::time::millis;
 
 pub use self::gateway::{Gateway, WarnedOf};
+use self::upkeep::Upkeep;
 use self::wire::{
-    Compare, Encoded, Header, KeyValue, RangeRequest, TxnOperation, TxnRequest, end_of_prefix,
+    Compare, Encoded, Header, KeyValue, RangeRequest, Response, TxnOperation, TxnRequest,
+    end_of_prefix,
 };
 use crate::{
-    BoxFuture, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
-    Seen, Version,
+    BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register, RegisterKey,
+    Replaced, Seen, Version,
 };
 
 /// The members of an etcd cluster, and the access to them.
@@ -45,6 +50,20 @@ pub struct EtcdAccess {
     pub certificate: Option<PathBuf>,
     /// The file with the key of that certificate (PEM).
     pub key: Option<PathBuf>,
+    /// Whether [`Files::maintain`] compacts etcd.
+    pub compact: Compaction,
+}
+
+/// Whether and when the owner of a log removes old revisions from etcd.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compaction {
+    /// Every five minutes, unless etcd has keys outside of the prefix.
+    #[default]
+    Auto,
+    /// Never: etcd does it itself (`--auto-compaction-retention`).
+    Off,
+    /// Every time that this duration has passed, even if etcd has other keys.
+    Every(Duration),
 }
 
 impl EtcdAccess {
@@ -62,6 +81,7 @@ impl EtcdAccess {
             ca_file: None,
             certificate: None,
             key: None,
+            compact: Compaction::default(),
         }
     }
 }
@@ -76,6 +96,7 @@ pub struct EtcdHome {
     /// The connections that no request uses now. Requests do not wait for each other: a read that
     /// hangs must not delay a renewal.
     idle: Mutex<Vec<Connection>>,
+    upkeep: Mutex<Upkeep>,
 }
 
 /// A connection, with the cluster that gave its last answer.
@@ -83,7 +104,12 @@ pub struct EtcdHome {
 struct Connection {
     gateway: Gateway,
     identity: Option<Identity>,
+    /// The last revision that an answer contained.
+    revision: u64,
 }
+
+/// The greatest number of operations that etcd permits in a transaction by default.
+const MOST_OPERATIONS: usize = 128;
 
 impl EtcdHome {
     /// The limits of etcd: by default it refuses requests above 1.5 MiB, and values are sent in
@@ -101,6 +127,7 @@ impl EtcdHome {
     /// [`Failure::Misconfigured`] if the configuration is wrong. No request is sent.
     pub fn new(config: EtcdAccess, attempt: Duration) -> Result<Self, Failure> {
         let home = Self {
+            upkeep: Mutex::new(Upkeep::new(config.compact, Instant::now())),
             config,
             attempt,
             warned_of: WarnedOf::default(),
@@ -116,20 +143,26 @@ impl EtcdHome {
         Ok(Connection {
             gateway,
             identity: None,
+            revision: 0,
         })
     }
 
     fn take(&self) -> Result<Connection, Failure> {
-        let idle = self.lock().pop();
+        let idle = self.idle().pop();
         idle.map_or_else(|| self.connect(), Ok)
     }
 
     fn put_back(&self, connection: Connection) {
-        self.lock().push(connection);
+        self.upkeep().saw(&connection);
+        self.idle().push(connection);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn upkeep(&self) -> MutexGuard<'_, Upkeep> {
+        self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn key(&self, kind: &str, key: &RegisterKey) -> Encoded {
@@ -158,11 +191,35 @@ impl Connection {
     fn saw(&mut self, header: &Header) -> Seen {
         let identity = Identity::new(header.cluster_id.to_string());
         self.identity = Some(identity.clone());
+        self.revision = self.revision.max(header.revision);
         let date = self.gateway.date().and_then(|date| {
             let since_1970 = date.duration_since(UNIX_EPOCH).ok()?;
             Some(UnixMillis::new(millis(since_1970)))
         });
         Seen { identity, date }
+    }
+
+    /// Reads registers, in one transaction for as many as etcd permits.
+    async fn read_many(&mut self, keys: &[Encoded]) -> Result<Vec<Read>, Failure> {
+        let mut reads = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(MOST_OPERATIONS) {
+            let ranges = keys.iter().map(|key| {
+                TxnOperation::Range(RangeRequest {
+                    key: key.clone(),
+                    ..RangeRequest::default()
+                })
+            });
+            let transaction = TxnRequest::of(ranges.collect());
+            let answer = self.gateway.ask(&transaction).await?;
+            let seen = self.saw(&answer.header);
+            if answer.responses.len() != keys.len() {
+                let text = "etcd has not answered all reads of a transaction";
+                return Err(Failure::Unknown(text.into()));
+            }
+            let found = answer.responses.into_iter().map(Response::first);
+            reads.extend(found.map(|found| read(seen.clone(), found)));
+        }
+        Ok(reads)
     }
 
     async fn replace(
@@ -212,8 +269,7 @@ impl Connection {
             return Ok(Replaced::Done { version, seen });
         }
         let found = answer.responses.into_iter().next();
-        let found = found.and_then(|response| response.response_range);
-        let found = found.and_then(|found| found.kvs.into_iter().next());
+        let found = found.and_then(Response::first);
         Ok(changed(read(seen, found), value))
     }
 
@@ -344,8 +400,7 @@ impl Files for EtcdHome {
 
     fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
-            // etcd permits 128 operations in a transaction by default.
-            for names in names.chunks(128) {
+            for names in names.chunks(MOST_OPERATIONS) {
                 let deletions = names.iter().map(|name| TxnOperation::DeleteRange {
                     key: self.key(FILE, name),
                     range_end: None,
@@ -376,5 +431,26 @@ impl Files for EtcdHome {
             });
             Ok(names.collect())
         })
+    }
+
+    fn read_many<'a>(
+        &'a self,
+        keys: &'a [RegisterKey],
+    ) -> BoxFuture<'a, Result<Vec<Read>, Failure>> {
+        Box::pin(async move {
+            let mut connection = self.take()?;
+            let keys: Vec<_> = keys.iter().map(|key| self.key(REGISTER, key)).collect();
+            let reads = connection.read_many(&keys).await;
+            self.put_back(connection);
+            reads
+        })
+    }
+
+    fn maintain(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.maintain_at(Instant::now()))
+    }
+
+    fn facts(&self) -> HomeFacts {
+        self.upkeep().facts()
     }
 }

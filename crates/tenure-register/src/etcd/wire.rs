@@ -206,6 +206,13 @@ pub struct Response {
     pub response_range: Option<RangeResult>,
 }
 
+impl Response {
+    /// Returns the first key that a read has found.
+    pub(super) fn first(self) -> Option<KeyValue> {
+        self.response_range?.kvs.into_iter().next()
+    }
+}
+
 /// The answer to a range request in a transaction.
 #[derive(Debug, Default, Deserialize)]
 pub struct RangeResult {

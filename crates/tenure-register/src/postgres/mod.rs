@@ -31,7 +31,7 @@ mod tls;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tenure_core::UnixMillis;
@@ -46,8 +46,8 @@ pub use self::opening::humane;
 pub use self::schema::PostgresSchema;
 pub use self::session::PostgresSession;
 use crate::{
-    BoxFuture, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
-    Seen, Version,
+    BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register, RegisterKey,
+    Replaced, Seen, Version, note_warning,
 };
 
 /// A schema of PostgreSQL with the tables `register` and `file`, which are created if they are
@@ -66,7 +66,31 @@ pub struct PostgresHome {
     idle: Mutex<Vec<PostgresSession>>,
     /// The server of the connection string that is tried first.
     first: AtomicUsize,
+    upkeep: Mutex<Upkeep>,
 }
+
+/// The periodic work and its results.
+#[derive(Debug)]
+struct Upkeep {
+    /// The version of the server that was connected last, as a number: 150018 is 15.18.
+    version: Option<u32>,
+    /// The standbys are checked at this time.
+    check_at: Instant,
+    /// The warning about the standbys.
+    warning: Option<String>,
+}
+
+/// The interval at which the standbys are checked.
+const CHECK_EVERY: Duration = Duration::from_secs(60);
+
+/// Whether the server has standbys, and none of them is synchronous. A user without further rights
+/// sees their number.
+const STANDBYS: &str = "select current_setting('synchronous_standby_names') = ''
+    and exists (select from pg_stat_replication)";
+
+const MAY_LOSE: &str = "PostgreSQL has standbys, and synchronous_standby_names is empty: a promotion \
+    of one of them can lose acknowledged changes, although postgres.failover is \"lossless\". Make a \
+    standby synchronous, or set postgres.failover = \"none\"";
 
 /// The greatest number of connections of a home: PostgreSQL has a process for each, and by default it
 /// accepts 100. More than one are only used while a request waits.
@@ -159,11 +183,20 @@ impl PostgresHome {
             permits: Semaphore::new(MOST_CONNECTIONS),
             idle: Mutex::default(),
             first: AtomicUsize::new(0),
+            upkeep: Mutex::new(Upkeep {
+                version: None,
+                check_at: Instant::now(),
+                warning: None,
+            }),
         })
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<PostgresSession>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn upkeep(&self) -> MutexGuard<'_, Upkeep> {
+        self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn session(&self) -> Result<PostgresSession, Failure> {
@@ -176,7 +209,9 @@ impl PostgresHome {
         let opened = self
             .access
             .open(&self.schema, "", self.attempt, &self.first);
-        opened.await
+        let session = opened.await?;
+        self.upkeep().version = Some(session.version);
+        Ok(session)
     }
 
     /// Sends a statement, over a connection that no other request uses. If the caller gives the
@@ -429,5 +464,33 @@ impl Files for PostgresHome {
             });
             Ok(reads.collect())
         })
+    }
+
+    /// Checks that a fail-over which is declared lossless can be so.
+    fn maintain(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let now = Instant::now();
+            if self.access.failover == Failover::None || now < self.upkeep().check_at {
+                return;
+            }
+            self.upkeep().check_at = now + CHECK_EVERY;
+            let rows = self.query(STANDBYS, &[]).await;
+            let found = rows.and_then(|rows| column::<bool>(first(&rows)?, 0));
+            // Without an answer nothing is known.
+            if let Ok(may_lose) = found {
+                let warning = may_lose.then(|| MAY_LOSE.to_owned());
+                note_warning(&mut self.upkeep().warning, warning);
+            }
+        })
+    }
+
+    fn facts(&self) -> HomeFacts {
+        let upkeep = self.upkeep();
+        let text = |version| format!("{}.{}", version / 10_000, version % 10_000).into();
+        HomeFacts {
+            version: upkeep.version.map(text),
+            warnings: upkeep.warning.iter().cloned().collect(),
+            ..HomeFacts::default()
+        }
     }
 }

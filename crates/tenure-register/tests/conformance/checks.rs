@@ -198,6 +198,16 @@ async fn several_registers_are_read_at_once(home: &dyn Files, part: &RegisterKey
         assert_eq!(read.seen().identity, alone.seen().identity);
     }
     assert!(matches!(reads[1], Read::Absent(_)), "{reads:?}");
+    // More than etcd reads in one request.
+    let many: Vec<RegisterKey> = (0..300).map(|at| keys[at % 3].clone()).collect();
+    let reads = home.read_many(&many).await.unwrap();
+    assert_eq!(reads.len(), many.len());
+    for (at, (key, read)) in many.iter().zip(&reads).enumerate() {
+        match at % 3 {
+            1 => assert!(matches!(read, Read::Absent(_)), "{at}: {read:?}"),
+            _ => assert_eq!(found(read.clone()).1, key.as_str(), "{at}"),
+        }
+    }
     let none = home.read_many(&[]).await.unwrap();
     assert_eq!(none, []);
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use tenure_register::etcd::Compaction;
 pub use tenure_register::postgres::{Failover, PostgresAccess as PostgresConfig, PostgresUrl};
 
 /// The configuration of a server that shares its leases with other servers. One of them is active
@@ -164,18 +165,7 @@ impl EtcdConfig {
             ca_file: config.ca_file,
             certificate: config.certificate,
             key: config.key,
+            compact: config.compact,
         }
     }
-}
-
-/// Whether and when the active server removes old revisions from etcd.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compaction {
-    /// Every five minutes, unless etcd has keys outside of the prefix.
-    #[default]
-    Auto,
-    /// Never: etcd does it itself (`--auto-compaction-retention`).
-    Off,
-    /// Every time that this duration has passed, even if etcd has other keys.
-    Every(Duration),
 }

@@ -3,8 +3,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use tenure_register::postgres::Failover;
-
 use super::*;
 use crate::support::needs::SmallDisk;
 

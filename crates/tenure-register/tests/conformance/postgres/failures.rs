@@ -1,7 +1,5 @@
 //! Crashes, standbys, promotions, and connections that break.
 
-use tenure_register::postgres::Failover;
-
 use super::*;
 
 /// Acknowledged values must survive a crash of the server, whatever its default is.
@@ -223,4 +221,41 @@ async fn a_late_replace_changes_nothing_after_another_one_was_applied() {
     });
     let shown = found(direct.read(&key, None).await.unwrap());
     assert_eq!(shown, (next, "next".into()));
+}
+
+#[tokio::test]
+async fn a_lossless_fail_over_to_a_standby_that_is_not_synchronous_is_warned_of() {
+    let Some(primary) = Postgres::start("the warning", "") else {
+        return;
+    };
+    let _standby = primary.standby("second");
+    // A new home checks at once, and then each minute.
+    let facts = async |failover| {
+        let mut access = access(primary.url("postgres", ""), "warned");
+        access.failover = failover;
+        let home = PostgresHome::new(access, ATTEMPT).unwrap();
+        absent(&home, &key("a")).await;
+        home.maintain().await;
+        home.facts()
+    };
+    let until = Instant::now() + PATIENCE;
+    let warned = loop {
+        if let Some(warning) = facts(Failover::Lossless).await.warnings.pop() {
+            break warning;
+        }
+        assert!(Instant::now() < until, "no warning");
+    };
+    assert!(
+        warned.contains("a promotion of one of them can lose"),
+        "{warned}"
+    );
+    let strict = facts(Failover::None).await;
+    assert_eq!(strict.warnings, <[String; 0]>::default());
+    let version = primary.query("show server_version");
+    let version = version.split(' ').next();
+    assert_eq!(strict.version.as_deref(), version);
+    primary.require_standby("second");
+    while !facts(Failover::Lossless).await.warnings.is_empty() {
+        assert!(Instant::now() < until, "the warning does not end");
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tenure_register::postgres::{PostgresAccess, PostgresHome, PostgresUrl};
+use tenure_register::postgres::{Failover, PostgresAccess, PostgresHome, PostgresUrl};
 use tenure_register::{
     Bytes, Expected, Failure, Files, Identity, Read, Register, RegisterKey, Replaced, Version,
 };
