@@ -165,6 +165,15 @@ pub struct HomeFacts {
     pub warnings: Vec<String>,
 }
 
+impl HomeFacts {
+    /// Returns the used share of the space, if it is known: 0.0 to 1.0.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // A database has far less than 2^52 bytes.
+    pub fn used_space(&self) -> Option<f64> {
+        Some(self.bytes? as f64 / self.quota_bytes? as f64)
+    }
+}
+
 /// The state of a register that a replace names. While the home does not go back, the version of a
 /// key never returns.
 #[derive(Clone, PartialEq, Eq, Hash)]

@@ -56,6 +56,20 @@ impl MemoryHome {
         has_date: true,
     };
 
+    /// Returns a home with the same content and identity, which is another one from now on.
+    #[must_use]
+    pub fn copied(&self) -> Self {
+        let state = self.lock();
+        Self(Arc::new(Mutex::new(State {
+            timeline: state.timeline,
+            values: state.values.clone(),
+            files: state.files.clone(),
+            version: state.version,
+            now: state.now,
+            ..State::default()
+        })))
+    }
+
     /// Sets the date of the next answers.
     pub fn set_date(&self, now: UnixMillis) {
         self.lock().now = now.get();

@@ -1,11 +1,11 @@
 //! Servers of a cluster over a log in memory, in real time.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::lease::{Acquire, LeaseDuration, LeaseId, Metadata, Operation};
 use tenure_core::wire::{Code, LeaseView, Problem, Queued};
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -15,7 +15,7 @@ use super::ClusterMember;
 use crate::Store;
 use crate::access::Access;
 use crate::config::{ClusterConfig, Limits};
-use crate::engine::{Fault, Follower, MemoryConnect, MemoryService, Stop};
+use crate::engine::{Fault, FaultyHome, OwnershipClock, Standby};
 use crate::http::router;
 use crate::model::{HistoryLimits, LeaseKey};
 use crate::shares::Tenant;
@@ -29,16 +29,16 @@ const T: Duration = Duration::from_secs(3);
 /// One server.
 struct Member {
     cluster: ClusterMember,
-    connect: MemoryConnect,
+    home: FaultyHome,
 }
 
 impl Member {
-    fn start(service: &Arc<MemoryService>, name: &str, confirm: bool) -> Self {
-        Self::start_with(service, name, confirm, T)
+    fn start(home: &FaultyHome, name: &str, confirm: bool) -> Self {
+        Self::start_with(home, name, confirm, T)
     }
 
     fn start_with(
-        service: &Arc<MemoryService>,
+        home: &FaultyHome,
         name: &str,
         confirm: bool,
         ownership: Duration,
@@ -48,17 +48,18 @@ impl Member {
             confirm,
             ..ClusterConfig::in_memory(name)
         };
-        let connect = service.connect();
-        let stop = Arc::<Stop>::default();
-        let follower = Follower::new(
-            Arc::new(connect.clone()),
+        let home = home.for_another();
+        let stop = CancellationToken::new();
+        let standby = Standby::new(
+            home.open(&config),
             &config,
             HistoryLimits::NONE,
-            Arc::clone(&stop),
+            stop.clone(),
+            OwnershipClock::System,
         );
-        let cluster = ClusterMember::over(follower.unwrap(), &config, Limits::default(), stop);
+        let cluster = ClusterMember::over(standby.unwrap(), &config, Limits::default(), stop);
         let cluster = cluster.unwrap();
-        Self { cluster, connect }
+        Self { cluster, home }
     }
 
     fn store(&self) -> Store {
@@ -116,11 +117,11 @@ fn code<T: std::fmt::Debug>(result: Result<T, Problem>) -> Code {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_names_the_active_server_and_takes_over_when_that_one_is_cut_off() {
-    let service = MemoryService::new();
-    let first = Member::start(&service, "first", false);
+    let home = FaultyHome::default();
+    let first = Member::start(&home, "first", false);
     until("an active server", || first.is_active()).await;
     let granted = first.acquire(1).await.unwrap();
-    let second = Member::start(&service, "second", false);
+    let second = Member::start(&home, "second", false);
     until("a standby", || second.store().is_standby()).await;
     let refused = second.acquire(2).await.unwrap_err();
     assert_eq!(refused.code, Code::NotActive);
@@ -154,7 +155,7 @@ async fn a_standby_names_the_active_server_and_takes_over_when_that_one_is_cut_o
     }
 
     // Cut off from the log, the first server answers nothing before the second one does.
-    first.connect.fail_all(Some(Fault::LoseRequest));
+    first.home.fail_all(Some(Fault::LoseRequest));
     until("the end of the deadline", || {
         // In this order: an answer of the second server must come after the end.
         let taken_over = second.is_active();
@@ -170,7 +171,7 @@ async fn a_standby_names_the_active_server_and_takes_over_when_that_one_is_cut_o
     assert_eq!(code(second.acquire(2).await), Code::LeaseHeld);
 
     // Connected again, it follows.
-    first.connect.fail_all(None);
+    first.home.fail_all(None);
     until("a standby", || first.store().is_standby()).await;
     let refused = first.renew(1).await.unwrap_err();
     assert_eq!(refused.code, Code::NotActive);
@@ -179,21 +180,21 @@ async fn a_standby_names_the_active_server_and_takes_over_when_that_one_is_cut_o
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_gets_no_answer_that_an_append_did_not_confirm() {
-    let service = MemoryService::new();
-    let member = Member::start(&service, "first", false);
+    let home = FaultyHome::default();
+    let member = Member::start(&home, "first", false);
     until("an active server", || member.is_active()).await;
     let epoch = member.acquire(1).await.unwrap().epoch.unwrap();
     let verify = Operation::Verify(tenure_core::Epoch::new(epoch).unwrap());
     let store = member.store();
     assert!(store.verify(&key(), &verify).await.unwrap().current);
-    member.connect.fail_all(Some(Fault::LoseRequest));
+    member.home.fail_all(Some(Fault::LoseRequest));
     // A renewal is answered until the deadline, and this answer is not.
     member.renew(1).await.unwrap();
     let key = key();
     let waiting = store.verify(&key, &verify);
     tokio::pin!(waiting);
     assert!(timeout(T / 4, &mut waiting).await.is_err());
-    member.connect.fail_all(None);
+    member.home.fail_all(None);
     assert!(
         timeout(SOON, waiting)
             .await
@@ -205,8 +206,8 @@ async fn a_receiver_gets_no_answer_that_an_append_did_not_confirm() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_wait_are_ended_when_the_server_can_not_append() {
-    let service = MemoryService::new();
-    let member = Member::start(&service, "first", false);
+    let home = FaultyHome::default();
+    let member = Member::start(&home, "first", false);
     until("an active server", || member.is_active()).await;
     let view = member.acquire(1).await.unwrap();
     let store = member.store();
@@ -216,11 +217,11 @@ async fn requests_that_wait_are_ended_when_the_server_can_not_append() {
             .await
     });
     sleep(T / 10).await;
-    member.connect.fail_all(Some(Fault::LoseRequest));
+    member.home.fail_all(Some(Fault::LoseRequest));
     let ended = timeout(SOON, poll).await.expect("an answer").unwrap();
     assert_eq!(code(ended), Code::EngineUnavailable);
     // The same ownership goes on, without a take-over.
-    member.connect.fail_all(None);
+    member.home.fail_all(None);
     until("an active server", || member.is_active()).await;
     assert_eq!(member.store().cluster().unwrap().generation, 1);
     member.renew(1).await.unwrap();

@@ -44,7 +44,9 @@ use cluster::{Home, StandbyError};
 
 pub use backup::{BackupError, Contents, Existing, backup, final_backup};
 pub use cluster::RecoverError;
-pub(crate) use cluster::{ClusterStatus, Ended, Serving, Standby};
+#[cfg(test)]
+pub(crate) use cluster::testing::{Fault, FaultyHome};
+pub(crate) use cluster::{ClusterStatus, Ended, OwnershipClock, Serving, Standby};
 pub(crate) use entry::Batch;
 pub use error::OpenError;
 pub(crate) use file_log::sizes;
@@ -97,7 +99,7 @@ pub(crate) fn follow(
 ) -> Result<Standby, OpenError> {
     let home = open_home(config)?;
     let place = home.place.clone();
-    let clock = cluster::OwnershipClock::System;
+    let clock = OwnershipClock::System;
     let standby = Standby::new(home, config, history, stop, clock).and_then(|mut standby| {
         standby.look_first()?;
         Ok(standby)

@@ -12,7 +12,7 @@ use crate::config::{ClusterConfig, SharedEngine};
 
 /// The home of a cluster's log.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct Home {
+pub(crate) struct Home {
     pub(in crate::engine) files: Arc<dyn Files>,
     /// The kind of the home, for people, for example `etcd`.
     pub(in crate::engine) kind: &'static str,

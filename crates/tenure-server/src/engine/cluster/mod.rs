@@ -19,6 +19,10 @@ mod report;
 mod serving;
 mod standby;
 mod status;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 pub(super) use home::Home;
 pub use operator::RecoverError;

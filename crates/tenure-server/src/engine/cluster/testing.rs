@@ -1,0 +1,254 @@
+//! A home in memory, with faults for each server, and servers over it.
+
+use std::collections::VecDeque;
+use std::future::ready;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use tenure_register::memory::{MemoryFault, MemoryHome};
+use tenure_register::{
+    BoxFuture, Expected, Failure, Files, HomeFacts, Limits, Read, Register, RegisterKey, Replaced,
+    Version,
+};
+
+use super::Home;
+use crate::config::ClusterConfig;
+
+/// A fault of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The request is lost: the outcome is unknown, and nothing is applied.
+    LoseRequest,
+    /// The answer is lost: the outcome is unknown, and the replace is applied.
+    LoseAnswer,
+    /// The request arrives with [`MemoryHome::deliver`]: the outcome is unknown.
+    Late,
+    /// The answer takes this long.
+    Delay(Duration),
+    /// The home does not answer at all.
+    Hang,
+    /// The home refuses, and may accept later.
+    NotApplied,
+    /// The home has no space.
+    Full,
+    /// The home refuses until an operator changes something.
+    Misconfigured,
+}
+
+/// A home in memory, as one server reaches it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FaultyHome {
+    pub(crate) memory: MemoryHome,
+    faults: Arc<Mutex<Faults>>,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    /// The faults of the next replaces.
+    replaces: VecDeque<Option<Fault>>,
+    /// The faults of the next reads of registers.
+    reads: VecDeque<Option<Fault>>,
+    /// The fault of all writes of files.
+    files: Option<Fault>,
+    /// The fault of all further requests.
+    all: Option<Fault>,
+    /// The clock of the server, and the nanoseconds by which each request advances it.
+    slow: Option<(Arc<AtomicU64>, u64)>,
+    facts: HomeFacts,
+}
+
+/// The kind of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Request {
+    Replace,
+    Read,
+    Write,
+    Other,
+}
+
+impl FaultyHome {
+    /// The same home, as another server reaches it.
+    pub(crate) fn for_another(&self) -> Self {
+        Self {
+            memory: self.memory.clone(),
+            faults: Arc::default(),
+        }
+    }
+
+    /// A home with the same content, which changes of this one do not change.
+    pub(crate) fn copied(&self) -> Self {
+        Self {
+            memory: self.memory.copied(),
+            faults: Arc::default(),
+        }
+    }
+
+    /// The home of the cluster's log.
+    pub(crate) fn open(&self, config: &ClusterConfig) -> Home {
+        let place = format!("memory, cluster {}", config.name);
+        let files: Arc<dyn Files> = Arc::new(self.clone());
+        Home::over("memory", config, place, || Ok(files)).unwrap()
+    }
+
+    /// Gives the next replaces these faults, in this order; `None` is one without a fault.
+    pub(crate) fn fail_replaces(&self, faults: impl IntoIterator<Item = Option<Fault>>) {
+        self.lock().replaces.extend(faults);
+    }
+
+    /// Gives the next reads of registers these faults, in this order.
+    pub(crate) fn fail_reads(&self, faults: impl IntoIterator<Item = Option<Fault>>) {
+        self.lock().reads.extend(faults);
+    }
+
+    /// Gives all writes of files this fault, until it is changed again.
+    pub(crate) fn fail_files(&self, fault: Option<Fault>) {
+        self.lock().files = fault;
+    }
+
+    /// Gives all further requests this fault, until it is changed again.
+    pub(crate) fn fail_all(&self, fault: Option<Fault>) {
+        self.lock().all = fault;
+    }
+
+    /// Returns whether a replace has not met its fault yet.
+    pub(crate) fn has_planned_faults(&self) -> bool {
+        !self.lock().replaces.is_empty()
+    }
+
+    /// Lets each request advance this clock.
+    pub(crate) fn advance_in_requests(&self, clock: &Arc<AtomicU64>, by: Duration) {
+        let nanos = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        self.lock().slow = Some((Arc::clone(clock), nanos));
+    }
+
+    pub(crate) fn set_facts(&self, facts: HomeFacts) {
+        self.lock().facts = facts;
+    }
+
+    /// Advances the clock, and returns the fault of this request.
+    fn fault(&self, request: Request) -> Option<Fault> {
+        let mut faults = self.lock();
+        if let Some((clock, nanos)) = &faults.slow {
+            clock.fetch_add(*nanos, Ordering::SeqCst);
+        }
+        let planned = match request {
+            Request::Replace => faults.replaces.pop_front(),
+            Request::Read => faults.reads.pop_front(),
+            Request::Write => Some(faults.files).filter(Option::is_some),
+            Request::Other => None,
+        };
+        planned.unwrap_or(faults.all)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a request that changes no register.
+    fn request<'a, T: Send + 'a>(
+        &self,
+        kind: Request,
+        request: BoxFuture<'a, Result<T, Failure>>,
+    ) -> BoxFuture<'a, Result<T, Failure>> {
+        match self.fault(kind) {
+            None => request,
+            Some(Fault::Delay(delay)) => Box::pin(async move {
+                tokio::time::sleep(delay).await;
+                request.await
+            }),
+            Some(Fault::Hang) => Box::pin(std::future::pending()),
+            Some(fault) => Box::pin(ready(Err(fault.failure()))),
+        }
+    }
+}
+
+impl Fault {
+    fn failure(self) -> Failure {
+        match self {
+            Self::NotApplied => Failure::NotApplied("too many requests".into()),
+            Self::Full => Failure::Full("no space".into()),
+            Self::Misconfigured => Failure::Misconfigured("wrong password".into()),
+            _ => Failure::Unknown("no answer".into()),
+        }
+    }
+}
+
+impl Register for FaultyHome {
+    fn read<'a>(
+        &'a self,
+        key: &'a RegisterKey,
+        known: Option<&'a Version>,
+    ) -> BoxFuture<'a, Result<Read, Failure>> {
+        self.request(Request::Read, self.memory.read(key, known))
+    }
+
+    fn replace<'a>(
+        &'a self,
+        key: &'a RegisterKey,
+        expected: &'a Expected,
+        value: Bytes,
+    ) -> BoxFuture<'a, Result<Replaced, Failure>> {
+        let fault = self.fault(Request::Replace);
+        match fault {
+            Some(Fault::LoseAnswer) => self.memory.fail_next(MemoryFault::AnswerLost),
+            Some(Fault::Late) => self.memory.fail_next(MemoryFault::Late),
+            _ => {}
+        }
+        match fault {
+            None | Some(Fault::LoseAnswer | Fault::Late) => {
+                self.memory.replace(key, expected, value)
+            }
+            Some(Fault::Delay(delay)) => Box::pin(async move {
+                tokio::time::sleep(delay).await;
+                self.memory.replace(key, expected, value).await
+            }),
+            Some(Fault::Hang) => Box::pin(std::future::pending()),
+            Some(fault) => Box::pin(ready(Err(fault.failure()))),
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        MemoryHome::LIMITS
+    }
+}
+
+impl Files for FaultyHome {
+    fn write<'a>(
+        &'a self,
+        name: &'a RegisterKey,
+        content: Bytes,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        self.request(Request::Write, self.memory.write(name, content))
+    }
+
+    fn read_file<'a>(
+        &'a self,
+        name: &'a RegisterKey,
+    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+        self.request(Request::Other, self.memory.read_file(name))
+    }
+
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
+        self.request(Request::Other, self.memory.delete(names))
+    }
+
+    fn list<'a>(
+        &'a self,
+        folder: &'a RegisterKey,
+    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
+        self.request(Request::Other, self.memory.list(folder))
+    }
+
+    fn read_many<'a>(
+        &'a self,
+        keys: &'a [RegisterKey],
+    ) -> BoxFuture<'a, Result<Vec<Read>, Failure>> {
+        self.request(Request::Read, self.memory.read_many(keys))
+    }
+
+    fn facts(&self) -> HomeFacts {
+        self.lock().facts.clone()
+    }
+}

@@ -1,0 +1,227 @@
+//! Servers over a log in memory: take-overs, crashes, faults of the home.
+
+mod crashes;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure_core::Epoch;
+use tenure_core::lease::{LeaseId, Stored};
+use tenure_core::ownership::OwnershipRole;
+use tokio_util::sync::CancellationToken;
+
+use super::owner::OwnedLog;
+use super::serving::{OwnershipClock, Serving};
+use super::standby::{Ended, Standby, TakenOver};
+use super::status::ClusterStatus;
+use super::testing::{Fault, FaultyHome};
+use super::{Home, backup, init, recover, restore};
+use crate::config::{ClusterAccess, ClusterConfig};
+use crate::engine::ring::{RingLog, SlotValue};
+use crate::engine::testing::{alone, batches, delete, write};
+use crate::engine::{AppendError, Batch, Loaded, Log};
+use crate::model::{ChangeSet, Content, History, HistoryLimits, LeaseKey, TermRecord};
+
+/// The ownership duration of the tests.
+const T: Duration = Duration::from_secs(3);
+
+/// The number of terms of a lease that the store remembers.
+const MOST: usize = 20;
+
+const HISTORY: HistoryLimits = HistoryLimits {
+    of_lease: MOST,
+    in_all: usize::MAX,
+};
+
+/// A server over a log in memory, with a clock of its own.
+struct Server {
+    standby: Standby,
+    reached: FaultyHome,
+    home: Home,
+    clock: Arc<AtomicU64>,
+    stop: CancellationToken,
+}
+
+impl Server {
+    fn new(name: &str, home: &FaultyHome) -> Self {
+        Self::with_config(&config(name, T), home)
+    }
+
+    /// A server whose clients need credentials or not.
+    fn with_access(name: &str, home: &FaultyHome, access: ClusterAccess) -> Self {
+        let config = ClusterConfig {
+            access,
+            ..config(name, T)
+        };
+        Self::with_config(&config, home)
+    }
+
+    fn with_config(config: &ClusterConfig, home: &FaultyHome) -> Self {
+        let clock = Arc::new(AtomicU64::new(1_000_000_000));
+        let manual = OwnershipClock::Manual(Arc::clone(&clock));
+        let (reached, stop) = (home.for_another(), CancellationToken::new());
+        let home = reached.open(config);
+        let standby = Standby::new(home.clone(), config, HISTORY, stop.clone(), manual);
+        Self {
+            standby: standby.unwrap(),
+            reached,
+            home,
+            clock,
+            stop,
+        }
+    }
+
+    /// Follows until the server owns the log.
+    fn own(&mut self) -> Owner {
+        let taken_over = self.standby.run_until_owner().unwrap();
+        Owner::new(taken_over)
+    }
+
+    /// Does what is due now.
+    fn step(&mut self) -> Result<Option<TakenOver>, Ended> {
+        self.home.clone().block_on(self.standby.step())
+    }
+
+    fn advance(&self, by: Duration) {
+        let nanos = u64::try_from(by.as_nanos()).unwrap();
+        self.clock.fetch_add(nanos, Ordering::SeqCst);
+    }
+
+    fn serving(&self) -> Arc<Serving> {
+        self.standby.serving()
+    }
+
+    fn status(&self) -> Arc<ClusterStatus> {
+        self.standby.status()
+    }
+
+    fn role(&self) -> OwnershipRole {
+        self.status().view().role
+    }
+}
+
+/// A server that owns the log.
+struct Owner {
+    generation: u64,
+    loaded: Loaded,
+    log: OwnedLog,
+    /// The revision of the last change.
+    revision: u64,
+}
+
+impl Owner {
+    fn new(taken_over: TakenOver) -> Self {
+        Self {
+            revision: taken_over.loaded.revision,
+            generation: taken_over.generation,
+            loaded: taken_over.loaded,
+            log: taken_over.log,
+        }
+    }
+
+    fn commit(&mut self, sets: &[ChangeSet]) -> Result<(), AppendError> {
+        let mut batch = Batch::default();
+        batch.encode(self.revision, sets);
+        self.log.append(&batch, sets)?;
+        self.revision = batch.revision;
+        self.log.upkeep()
+    }
+
+    /// Commits the next change of a lease that did not exist.
+    fn write(&mut self) -> Result<(), AppendError> {
+        let revision = self.revision + 1;
+        let mut change = write(revision, 10);
+        change.key = LeaseKey::of_text(&format!("ns/job-{revision}"));
+        self.commit(&[alone(change)])
+    }
+}
+
+fn config(name: &str, ownership: Duration) -> ClusterConfig {
+    ClusterConfig {
+        ownership,
+        ..ClusterConfig::in_memory(name)
+    }
+}
+
+/// Reads the newest entry of the log.
+fn tail_of(home: &FaultyHome) -> SlotValue {
+    let opened = home.for_another().open(&config("reader", T));
+    let viewer = Box::new(|value: &SlotValue| value.tail.state);
+    let files = Arc::clone(&opened.files);
+    let mut ring = RingLog::new(files, &opened.folder, opened.place.clone(), viewer);
+    opened.block_on(ring.load()).unwrap();
+    ring.tail().expect("an entry").clone()
+}
+
+/// The leases that the committed changes make.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Model {
+    leases: BTreeMap<LeaseKey, (Stored, u64)>,
+    floor: Option<Epoch>,
+    terms: BTreeMap<LeaseKey, Vec<TermRecord>>,
+    /// The retired ids of the last deletion of each name.
+    deleted: BTreeMap<LeaseKey, Vec<LeaseId>>,
+}
+
+impl Model {
+    fn apply(&mut self, sets: &[ChangeSet]) {
+        for change in sets.iter().flat_map(|set| &set.changes) {
+            let key = change.key.clone();
+            match &change.content {
+                Content::Lease(stored) => {
+                    let lease = (stored.as_ref().clone(), change.revision);
+                    self.leases.insert(key.clone(), lease);
+                }
+                Content::Deleted(deleted) => {
+                    self.floor = self.floor.max(deleted.last);
+                    self.leases.remove(&key);
+                    self.terms.remove(&key);
+                    // A deletion has the ids of the deletions before, so one without ids says that
+                    // there are none any more.
+                    match deleted.retired.is_empty() {
+                        true => self.deleted.remove(&key),
+                        false => self.deleted.insert(key.clone(), deleted.retired.clone()),
+                    };
+                }
+            }
+            if let Some(term) = &change.term {
+                let terms = self.terms.entry(key).or_default();
+                match terms.last_mut() {
+                    Some(last) if last.epoch == term.epoch => {
+                        *last = (**term).clone().replacing(last.clone());
+                    }
+                    Some(last) if last.epoch > term.epoch => {}
+                    _ => terms.push((**term).clone()),
+                }
+            }
+        }
+    }
+
+    /// Checks the content that a server loaded.
+    fn check(&self, loaded: &Loaded, of: &str) {
+        let leases = loaded.leases.iter().cloned();
+        let leases = leases.map(|(key, stored, revision)| (key, (stored, revision)));
+        let leases: BTreeMap<_, _> = leases.collect();
+        assert_eq!(leases, self.leases, "{of}");
+        assert_eq!(loaded.floors.greatest(), self.floor, "{of}");
+        let deleted: BTreeMap<_, _> = loaded.deleted.iter().cloned().collect();
+        for (key, retired) in &self.deleted {
+            // A lease that exists again has the ids itself.
+            if !self.leases.contains_key(key) {
+                assert_eq!(deleted.get(key), Some(retired), "{of}: {key:?}");
+            }
+        }
+        self.check_terms(&loaded.history, of);
+    }
+
+    fn check_terms(&self, history: &History, of: &str) {
+        for key in self.leases.keys() {
+            let all = self.terms.get(key).cloned().unwrap_or_default();
+            let expected: Vec<_> = all.into_iter().rev().take(MOST).collect();
+            let found: Vec<_> = history.terms(key).take(MOST).cloned().collect();
+            assert_eq!(found, expected, "{of}: {key:?}");
+        }
+    }
+}
