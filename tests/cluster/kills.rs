@@ -119,7 +119,7 @@ fn a_successor_has_the_leases_of_a_log_that_was_compacted() {
         granted.filter(|(status, _)| *status == 200)
     });
     // A read of an old revision is refused after a compaction.
-    let old = json!({"key": encode("tenure/c/0/head"), "revision": 2});
+    let old = json!({"key": encode("tenure/register/c/slot-1"), "revision": 2});
     wait_for("a compaction", || {
         let (_, answer) = cluster.etcd().answer("/v3/kv/range", &old);
         answer.to_string().contains("compacted").then_some(())

@@ -2,7 +2,7 @@
 //! and the engine meet clients that compete for short leases and leaders with the default timings.
 //!
 //! After each fault three judges check what happened: a fenced receiver, the history of all requests
-//! of all clients, and the history of the head in the engine.
+//! of all clients, and the history of the log in its home.
 //!
 //! Each check has a short form, which always runs, and a long form:
 //!
@@ -29,7 +29,6 @@ mod starts;
 mod stops;
 mod streams;
 mod unfenced;
-mod upgrade;
 mod wrong;
 
 use std::time::Duration;

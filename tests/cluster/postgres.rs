@@ -189,8 +189,8 @@ fn servers_that_postgresql_refuses_say_why_and_go_on_when_it_is_mended() {
     used += refuse(
         &mut bench,
         "The user needs the rights select, insert, update and delete",
-        |cluster| run(cluster, &["revoke all on tenure.head from tenure"]),
-        |cluster| run(cluster, &["grant all on tenure.head to tenure"]),
+        |cluster| run(cluster, &["revoke all on tenure.register from tenure"]),
+        |cluster| run(cluster, &["grant all on tenure.register to tenure"]),
     );
     // After each fault the first server that gets a new session in time goes on, which is the same
     // one unless the machine is busy.

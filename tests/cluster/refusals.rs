@@ -27,8 +27,6 @@ const CONFIGURATION: i32 = 2;
 /// A log that can't be used.
 const DATA: i32 = 65;
 
-const HEAD: &str = "tenure/c/0/head";
-
 /// Starts a server that must end by itself with this code, and say this. If a busy machine delays the
 /// answers of the engine for seconds, the server waits for the engine instead, and is started again.
 #[track_caller]
@@ -60,20 +58,43 @@ fn stop(cluster: &mut Cluster, server: usize) {
     assert!(status.success(), "{status}");
 }
 
-/// The head in etcd.
-fn head(cluster: &Cluster) -> Value {
-    let found = cluster
-        .etcd()
-        .must("/v3/kv/range", &json!({"key": encode(HEAD)}));
-    let value = found["kvs"][0]["value"].as_str().expect("a head");
-    serde_json::from_slice(&STANDARD.decode(value).expect("base64")).expect("JSON")
+/// The newest entry in etcd: its key and its value.
+fn newest(cluster: &Cluster) -> (String, Vec<u8>) {
+    let links = cluster.engine.links("c");
+    let slot = links.last().expect("an entry").slot;
+    let key = format!("tenure/register/c/slot-{slot}");
+    let found = (cluster.etcd()).must("/v3/kv/range", &json!({"key": encode(&key)}));
+    let value = found["kvs"][0]["value"].as_str().expect("a value");
+    (key, STANDARD.decode(value).expect("base64"))
 }
 
-/// Replaces the head in etcd.
-fn set_head(cluster: &Cluster, head: &Value) {
-    let put = json!({"key": encode(HEAD), "value": encode(&head.to_string())});
+/// Writes a value in etcd.
+fn put(cluster: &Cluster, key: &str, value: &[u8]) {
+    let put = json!({"key": encode(key), "value": STANDARD.encode(value)});
     cluster.etcd().must("/v3/kv/put", &put);
 }
+
+/// Deletes a value, or all that begin with this.
+fn delete(cluster: &Cluster, key: &str, is_prefix: bool) {
+    let mut keys = json!({"key": encode(key)});
+    if is_prefix {
+        keys["range_end"] = encode(&format!("{key}~")).into();
+    }
+    cluster.etcd().must("/v3/kv/deleterange", &keys);
+}
+
+/// The same entry with another byte, and the checksum of that.
+fn changed(value: &[u8], at: usize, to: u8) -> Vec<u8> {
+    let mut changed = value[..value.len() - 4].to_vec();
+    changed[at] = to;
+    let sum = crc32fast::hash(&changed);
+    changed.extend(sum.to_le_bytes());
+    changed
+}
+
+/// The place of the format and of the identity of the home in an entry.
+const FORMAT: usize = 1;
+const HOME: usize = 5;
 
 #[test]
 fn a_server_that_etcd_refuses_at_its_start_ends_and_says_what_to_change() {
@@ -173,80 +194,57 @@ fn a_log_of_another_version_another_etcd_or_a_moved_store_starts_no_server() {
     };
     start(&mut cluster, 0);
     stop(&mut cluster, 0);
-    let vacant = head(&cluster);
-    let mut changed = vacant.clone();
-    for (field, value, said) in [
+    let (slot, vacant) = newest(&cluster);
+    let other_home = changed(&vacant, HOME, vacant[HOME] ^ 1);
+    for (value, said) in [
         (
-            "format",
-            json!(2),
-            "the head has format 2 and this version knows 1: upgrade the standbys first",
+            changed(&vacant, FORMAT, 2),
+            "the log has format 2, which this version does not know: upgrade the standbys first",
         ),
+        (other_home, "the log was written in "),
         (
-            "engine",
-            json!("0000000000000000000000000000000c"),
-            "the head was written in etcd cluster 12 and this is cluster ",
+            b"garbage".to_vec(),
+            " is damaged: another program writes to the log",
         ),
-        (
-            "state",
-            json!("retired"),
-            "a final backup has moved the store away",
-        ),
-        ("store", json!("?"), "the head of the log is not valid"),
-        ("sequence", json!(u64::MAX), "its sequence is not valid"),
     ] {
-        changed[field] = value;
-        set_head(&cluster, &changed);
+        put(&cluster, &slot, &value);
         assert_refused(&mut cluster.servers[0], DATA, said);
-        assert_eq!(
-            head(&cluster),
-            changed,
-            "a server that ends changes nothing"
-        );
-        changed[field] = vacant[field].clone();
+        let (_, after) = {
+            let found = (cluster.etcd()).must("/v3/kv/range", &json!({"key": encode(&slot)}));
+            let value = found["kvs"][0]["value"].as_str().expect("a value");
+            (slot.clone(), STANDARD.decode(value).expect("base64"))
+        };
+        assert_eq!(after, value, "a server that ends changes nothing");
     }
 
-    // Without its head, a log with anything else is not a new one.
-    let lease = json!({"key": encode("tenure/c/0/lease/00/a/b"), "value": encode("{}")});
-    cluster.etcd().must("/v3/kv/put", &lease);
-    let of_head = json!({"key": encode(HEAD)});
-    cluster.etcd().must("/v3/kv/deleterange", &of_head);
-    let said = "the log has no head, but the entry lease/00/a/b";
-    assert_refused(&mut cluster.servers[0], DATA, said);
-    let of_lease = json!({"key": lease["key"]});
-    cluster.etcd().must("/v3/kv/deleterange", &of_lease);
+    // Without its slots, a log with anything else is not a new one.
+    let file = format!("tenure/file/c/file/{:020}-{:032x}", 7, 1);
+    put(&cluster, &file, b"a snapshot");
+    delete(&cluster, "tenure/register/c/slot-", true);
+    assert_refused(
+        &mut cluster.servers[0],
+        DATA,
+        "the log has no entry, but the file c/file/",
+    );
+    delete(&cluster, &file, false);
 
-    // The fields of a later version with the same format are passed over.
-    changed["later"] = json!({"more": [1, 2]});
-    changed["owner"]["zone"] = json!("a");
-    set_head(&cluster, &changed);
     start(&mut cluster, 0);
     cluster.servers[1].spawn();
     cluster.servers[1].wait_until_ready(&cluster.runtime);
-
-    // Servers that run refuse a newer format, and go on with the last head of theirs.
-    let mut newer = head(&cluster);
-    newer["format"] = json!(2);
-    set_head(&cluster, &newer);
-    let both = &cluster.servers[..2];
-    for server in both {
-        server.wait_for_role(&cluster.runtime, "refusing");
-        server.wait_for_line("upgrade the standbys first");
-    }
-    pass(2 * SHORT);
-    for server in both {
-        assert_eq!(server.must_get(&cluster.runtime, "/readyz").0, 503);
-    }
-    assert_eq!(head(&cluster), newer, "nobody appends");
-    let heads = cluster.etcd().history(HEAD);
-    let last: Value = serde_json::from_str(&heads[heads.len() - 2]).expect("JSON");
-    set_head(&cluster, &last);
-    let _ = cluster.active();
-    for server in both {
-        let log = server.log();
-        let said = log.matches("ERROR the head has format 2").count();
-        // Again after an engine that was away for a while in between, but not at each read.
-        assert!((1..=2).contains(&said), "{log}");
-    }
+    // A newer version begins to write while servers run.
+    stop(&mut cluster, 0);
+    cluster.servers[1].wait_for_role(&cluster.runtime, "active");
+    cluster.servers[1].kill();
+    let links = cluster.engine.links("c");
+    let last = links.last().expect("an entry").entry["sequence"]
+        .as_u64()
+        .expect("a number");
+    let (_, value) = newest(&cluster);
+    let next = format!("tenure/register/c/slot-{}", (last + 1) % 256);
+    put(&cluster, &next, &changed(&value, FORMAT, 2));
+    assert_refused(&mut cluster.servers[0], DATA, "upgrade the standbys first");
+    delete(&cluster, &next, false);
+    start(&mut cluster, 0);
 }
 
 #[test]
@@ -365,10 +363,9 @@ fn a_server_shows_the_facts_about_its_engine_and_counts_its_part() {
             _ => false,
         };
         assert_eq!(view["engine_warnings"][0].is_string(), has_errors, "{view}");
-        let written =
-            u128::from_str_radix(head(&cluster)["engine"].as_str().expect("an identity"), 16);
-        let written = format!("cluster {}", written.expect("a number"));
-        assert_eq!(view["engine_identity"], *written, "{view}");
+        let links = cluster.engine.links("c");
+        let written = &links.last().expect("an entry").entry["place"];
+        assert_eq!(&view["engine_identity"], written, "{view}");
     }
 
     let urls = cluster.urls();

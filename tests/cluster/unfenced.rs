@@ -13,12 +13,18 @@ use tenure_tests::wait_for;
 
 use super::{DEFAULT, SHORT};
 
-/// The condition of an append over etcd: the head has these bytes. No key has a lease of etcd, so the
+/// The condition of an append over etcd: the slot has this revision. No key has a lease of etcd, so the
 /// other condition holds for each of them.
-const IN_ETCD: [&[u8]; 2] = [br#""target":"VALUE""#, br#""target":"LEASE""#];
+const IN_ETCD: [&[u8]; 2] = [
+    br#""target":"MOD","result":"EQUAL","mod_revision":"#,
+    br#""target":"LEASE","result":"EQUAL",     "unused":"#,
+];
 
 /// The condition over PostgreSQL.
-const IN_POSTGRES: [&[u8]; 2] = [b"shard = 0 and record = $3", b"shard=0 and $3::bytea>'' "];
+const IN_POSTGRES: [&[u8]; 2] = [
+    b"where r.key = $1 and r.version = $2",
+    b"where r.key = $1 and $2::text > '' ",
+];
 
 /// Stops the active server until another one has taken over, and lets it continue; again if that
 /// makes no violation. Returns what the judge finds then, if the servers append without this
@@ -41,7 +47,7 @@ fn judge(test: &str, settings: Settings, condition: [&'static [u8]; 2]) -> Optio
     // One active server makes a chain without any fence.
     wait_for("a chain", || {
         let audited = audit(&cluster.engine.links("c"));
-        audited.is_ok_and(|it| it.heads > 3).then_some(())
+        audited.is_ok_and(|it| it.entries > 3).then_some(())
     });
     // A server that reads the log first when it continues follows it, so one stop may not be enough.
     let mut active = active;
@@ -58,11 +64,15 @@ fn judge(test: &str, settings: Settings, condition: [&'static [u8]; 2]) -> Optio
     }))
 }
 
-/// The heads of two servers alternate.
+/// The entries of two servers alternate.
 #[track_caller]
 fn assert_forked(violation: Option<String>) {
     if let Some(violation) = violation {
-        let expected = ["the sequence has a gap", "the generation went back"];
+        let expected = [
+            "the sequence has a gap",
+            "the generation went back",
+            "the entry does not follow",
+        ];
         let is_expected = expected.iter().any(|it| violation.starts_with(it));
         assert!(is_expected, "{violation}");
     }

@@ -260,7 +260,7 @@ fn restore(test: &str, another_identity: bool, line: &str) {
     bench.cluster.etcd_mut().spawn(0);
     bench.cluster.etcd_mut().wait_until_ready(0);
     let revision = |cluster: &Cluster| {
-        let head = json!({"key": encode("tenure/c/0/head")});
+        let head = json!({"key": encode("tenure/register/c/slot-1")});
         cluster.etcd().must("/v3/kv/range", &head)["header"]["revision"].clone()
     };
     let restored = revision(&bench.cluster);
@@ -348,7 +348,7 @@ fn grow_past_what_was_lost(cluster: &mut Cluster) {
 #[test]
 fn servers_on_a_restored_etcd_refuse() {
     let test = "servers_on_a_restored_etcd_refuse";
-    restore(test, true, "the head was written in etcd");
+    restore(test, true, "the log was written in");
 }
 
 #[test]

@@ -1,38 +1,41 @@
-//! The chain of heads in the log of a cluster, as the engine itself remembers it, without any code
-//! of the servers.
+//! The chain of entries in the log of a cluster, as the home itself remembers it, without any code of
+//! the servers.
 //!
-//! The servers replace one key, `head`, by compare-and-swap. etcd keeps every revision of a key until
-//! it is compacted, so the whole chain can be read afterwards. In PostgreSQL a trigger writes down
-//! every revision of the row.
+//! The servers replace values, the slots, by compare-and-swap. etcd keeps every revision of a key until
+//! it is compacted, so the whole chain can be read afterwards. In PostgreSQL a trigger writes down every
+//! version of a row.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::etcd::Etcd;
 
-/// One revision of the head.
+/// The number of slots.
+const SLOTS: u64 = 256;
+
+/// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The revision of etcd that wrote it, or the transaction of PostgreSQL.
+    /// The revision of etcd that wrote it, or the number of the write in PostgreSQL.
     pub at: u64,
-    /// The content.
-    pub head: Value,
-    /// The sequence numbers of the batches that the same revision wrote.
-    pub batches: Vec<u64>,
+    /// The slot.
+    pub slot: u64,
+    /// The content, by the names of the columns.
+    pub entry: Value,
 }
 
 /// The result of an audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audited {
-    /// The number of heads.
-    pub heads: usize,
-    /// The number of batches.
-    pub batches: usize,
+    /// The number of entries.
+    pub entries: usize,
+    /// The number of entries with changes.
+    pub changes: usize,
     /// The number of times at which an owner gave the log up.
     pub vacated: usize,
     /// The first generation.
@@ -41,58 +44,113 @@ pub struct Audited {
     pub last: u64,
 }
 
-/// Reads all revisions of the head below this prefix, which ends with a slash, since the last
-/// compaction of etcd. The first member must run.
+/// The columns of a slot, in their order.
+const COLUMNS: [(&str, Form); 21] = [
+    ("format", Form::Number),
+    ("home", Form::Hex),
+    ("generation", Form::Number),
+    ("sequence", Form::Number),
+    ("undone", Form::Number),
+    ("state", Form::Text),
+    ("owner", Form::Hex),
+    ("ownership_ms", Form::Number),
+    ("previous", Form::Hex),
+    ("base", Form::Hex),
+    ("covered", Form::Number),
+    ("store", Form::Text),
+    ("place", Form::Text),
+    ("server", Form::Text),
+    ("address", Form::Text),
+    ("since_ms", Form::Number),
+    ("successor", Form::Text),
+    ("guarded", Form::Number),
+    ("version", Form::Text),
+    ("revision", Form::Number),
+    ("content", Form::Hex),
+];
+
+#[derive(Clone, Copy)]
+enum Form {
+    Number,
+    Text,
+    Hex,
+}
+
+impl Link {
+    /// Reads the value of a slot.
+    ///
+    /// # Errors
+    ///
+    /// It is not an entry.
+    pub fn read(at: u64, slot: u64, bytes: &[u8]) -> Result<Self, String> {
+        let not_valid = || format!("slot {slot} at {at} is not an entry");
+        let (mut rest, _) = bytes.split_last_chunk::<4>().ok_or_else(not_valid)?;
+        let mut entry = json!({"checksum": hex(&digest(&SHA256, bytes).as_ref()[..16])});
+        for (name, form) in COLUMNS {
+            let column = column(&mut rest).ok_or_else(not_valid)?;
+            entry[name] = match (column, form) {
+                (None, _) => Value::Null,
+                (Some(bytes), Form::Number) => {
+                    let mut number = [0; 8];
+                    number[..bytes.len()].copy_from_slice(bytes);
+                    u64::from_le_bytes(number).into()
+                }
+                (Some(bytes), Form::Text) => String::from_utf8_lossy(bytes).into(),
+                (Some(bytes), Form::Hex) => hex(bytes).into(),
+            };
+        }
+        Ok(Self { at, slot, entry })
+    }
+}
+
+/// Takes the next column: its length and one more, in groups of seven bits, and its bytes.
+fn column<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+    let mut length = 0;
+    for shift in (0..).step_by(7) {
+        let (first, more) = rest.split_first()?;
+        *rest = more;
+        length |= usize::from(first & 0x7f) << shift;
+        if first & 0x80 == 0 {
+            break;
+        }
+    }
+    let Some(length) = length.checked_sub(1) else {
+        return Some(None);
+    };
+    let (column, more) = rest.split_at_checked(length)?;
+    *rest = more;
+    Some(Some(column))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads all values that the slots of this cluster have had since the last compaction of etcd. The first
+/// member must run.
 ///
 /// # Panics
 ///
 /// If etcd does not answer.
 #[must_use]
-pub fn links(etcd: &Etcd, prefix: &str) -> Vec<Link> {
-    let head = format!("{prefix}head");
-    let log = format!("{prefix}log/");
-    let current = etcd.must("/v3/kv/range", &json!({"key": encode(&head)}));
-    let last = number(&current["kvs"][0]["mod_revision"]);
-    // Between the two are the places of leases.
-    let mut all = json!({"key": encode(&head), "range_end": encode(&format!("{prefix}log0")),
-        "start_revision": 1});
+pub fn links(etcd: &Etcd, cluster: &str) -> Vec<Link> {
+    let prefix = format!("tenure/register/{cluster}/slot-");
+    let mut all = json!({"key": encode(&prefix), "range_end": encode(&format!("{prefix}:"))});
+    let current = etcd.must("/v3/kv/range", &all);
+    let slots = current["kvs"].as_array().into_iter().flatten();
+    let last = slots.map(|kv| number(&kv["mod_revision"])).max();
+    all["start_revision"] = 1.into();
     if let Some(compacted) = compacted(etcd, &all) {
         all["start_revision"] = compacted;
     }
-    let mut heads = Vec::new();
-    let mut batches: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    watch(etcd, &all, last, |at, kv| {
+    let mut links = Vec::new();
+    watch(etcd, &all, last.unwrap_or(0), |at, kv| {
         let key = String::from_utf8(decode(&kv["key"])).expect("a key in ASCII");
-        if key == head {
-            let content = serde_json::from_slice(&decode(&kv["value"])).expect("a JSON object");
-            heads.push((at, content));
-        } else if let Some(sequence) = key.strip_prefix(&log) {
-            let sequence = sequence.parse().expect("the number of a batch");
-            batches.entry(at).or_default().push(sequence);
-        }
+        let slot = key[prefix.len()..].parse().expect("the number of a slot");
+        let link = Link::read(at, slot, &decode(&kv["value"]));
+        links.push(link.unwrap_or_else(|violation| panic!("violation of safety: {violation}")));
     });
-    join(heads, batches).unwrap_or_else(|violation| panic!("violation of safety: {violation}"))
-}
-
-/// Puts the batches of a revision, or of a transaction, beside the head that it wrote.
-///
-/// # Errors
-///
-/// A revision wrote a batch, and no head.
-pub fn join(
-    heads: Vec<(u64, Value)>,
-    mut batches: BTreeMap<u64, Vec<u64>>,
-) -> Result<Vec<Link>, String> {
-    let links = heads.into_iter().map(|(at, head)| Link {
-        at,
-        head,
-        batches: batches.remove(&at).unwrap_or_default(),
-    });
-    let links = links.collect();
-    match batches.is_empty() {
-        true => Ok(links),
-        false => Err(format!("batches without a head: {batches:?}")),
-    }
+    links
 }
 
 /// The revision of the last compaction, if there was one.
@@ -139,67 +197,76 @@ fn answers(etcd: &Etcd, keys: &Value) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Checks that these revisions of the head are one chain.
+/// Checks that these entries, in the order in which they were written, are one chain.
 ///
 /// # Errors
 ///
-/// The violation, with both heads. A log without a head is one, too: nothing was judged.
+/// The violation, with both entries. A log without an entry is one, too: nothing was judged.
 pub fn audit(links: &[Link]) -> Result<Audited, String> {
     if links.is_empty() {
-        return Err("the engine remembers no head".into());
+        return Err("the home remembers no entry".into());
     }
-    let field = |link: &Link, name: &str| number(&link.head[name]);
+    let field = |link: &Link, name: &str| number(&link.entry[name]);
     let mut audited = Audited {
-        heads: links.len(),
+        entries: links.len(),
         ..Audited::default()
     };
+    let mut covered = 0;
     for (index, link) in links.iter().enumerate() {
-        audited.batches += link.batches.len();
-        audited.vacated += usize::from(link.head["state"] == "vacant");
+        let sequence = field(link, "sequence");
+        audited.vacated += usize::from(link.entry["state"] == "vacant");
         audited.last = field(link, "generation");
-        if index == 0 {
-            audited.first = audited.last;
-            continue;
-        }
-        let before = &links[index - 1];
+        let before = index.checked_sub(1).map(|before| &links[before]);
         let wrong = |why: &str| {
-            let (old, new) = (&before.head, &link.head);
+            let (old, new) = (before.map(|it| &it.entry), &link.entry);
             Err(format!(
-                "{why}, at revision {} of the engine:\n{old}\n{new}",
+                "{why}, at revision {} of the home:\n{old:?}\n{new}",
                 link.at
             ))
         };
-        if field(link, "sequence") != field(before, "sequence") + 1 {
+        if link.slot != sequence % SLOTS {
+            return wrong("the entry is in another slot");
+        }
+        covered = covered.max(field(link, "covered"));
+        if covered >= sequence {
+            return wrong("the base has entries that were not committed");
+        }
+        if covered + SLOTS < sequence {
+            return wrong("the entry overwrites one that no base has");
+        }
+        let Some(before) = before else {
+            audited.first = audited.last;
+            continue;
+        };
+        if sequence != field(before, "sequence") + 1 {
             return wrong("the sequence has a gap");
         }
-        for same in ["store", "engine"] {
-            if link.head[same] != before.head[same] {
+        for same in ["store", "home", "place"] {
+            if link.entry[same] != before.entry[same] {
                 return wrong("the log changed its identity");
             }
         }
-        let steps = field(link, "generation").checked_sub(field(before, "generation"));
+        let steps = audited.last.checked_sub(field(before, "generation"));
         match steps {
-            Some(0) if link.head["owner"]["id"] != before.head["owner"]["id"] => {
+            Some(0) if link.entry["owner"] != before.entry["owner"] => {
                 return wrong("two servers appended under one generation");
             }
-            Some(0) if before.head["state"] != "owned" => {
+            Some(0) if before.entry["state"] != "owned" => {
                 return wrong("a server appended after it gave the log up");
             }
             Some(0 | 1) => {}
             Some(_) => return wrong("the generation has a gap"),
             None => return wrong("the generation went back"),
         }
-        for grows in ["revision", "floor", "placed", "placed_revision", "kept"] {
+        if link.entry["previous"] != before.entry["checksum"] {
+            return wrong("the entry does not follow the one before");
+        }
+        for grows in ["revision", "covered"] {
             if field(link, grows) < field(before, grows) {
                 return wrong(&format!("{grows} went back"));
             }
         }
-        // A batch is written by the append that counts it, so the log has no gap and no batch twice.
-        let changed = field(link, "revision") > field(before, "revision");
-        let expected = changed.then(|| field(link, "sequence"));
-        if link.batches != Vec::from_iter(expected) {
-            return wrong(&format!("the append wrote the batches {:?}", link.batches));
-        }
+        audited.changes += usize::from(field(link, "revision") > field(before, "revision"));
     }
     Ok(audited)
 }
@@ -229,9 +296,10 @@ mod tests {
     fn link(sequence: u64, generation: u64, owner: &str, revision: u64) -> Link {
         Link {
             at: 10 + sequence,
-            head: json!({"store": "s", "engine": "e", "generation": generation, "state": "owned",
-                "sequence": sequence, "revision": revision, "owner": {"id": owner}}),
-            batches: Vec::new(),
+            slot: sequence % SLOTS,
+            entry: json!({"store": "s", "home": "h", "place": "p", "generation": generation,
+                "state": "owned", "sequence": sequence, "revision": revision, "owner": owner,
+                "checksum": sequence, "previous": sequence - 1}),
         }
     }
 
@@ -244,8 +312,7 @@ mod tests {
             link(5, 2, "b", 6),
             link(6, 3, "a", 6),
         ];
-        links[2].batches = vec![3];
-        links[4].head["state"] = json!("vacant");
+        links[4].entry["state"] = json!("vacant");
         links
     }
 
@@ -259,8 +326,8 @@ mod tests {
     #[test]
     fn one_chain_passes() {
         let audited = Audited {
-            heads: 6,
-            batches: 1,
+            entries: 6,
+            changes: 1,
             vacated: 1,
             first: 1,
             last: 3,
@@ -272,61 +339,73 @@ mod tests {
     fn each_break_of_the_chain_is_found() {
         refused(|it| drop(it.remove(1)), "the sequence has a gap");
         refused(
-            |it| it[3].head["generation"] = json!(3),
+            |it| it[3].entry["generation"] = json!(3),
             "the generation has a gap",
         );
         refused(
-            |it| it[3].head["generation"] = json!(1),
+            |it| it[3].entry["generation"] = json!(1),
             "two servers appended under one generation",
         );
-        // Two servers replace the same head, or one that was deposed goes on.
+        // Two servers replace the same entry, or one that was deposed goes on.
         refused(
             |it| it.insert(4, link(4, 2, "c", 6)),
-            "the sequence has a gap",
-        );
-        refused(
-            |it| it.insert(4, link(4, 1, "a", 6)),
             "the sequence has a gap",
         );
         refused(|it| it[4] = link(5, 1, "a", 6), "the generation went back");
         refused(|it| it.swap(3, 4), "the sequence has a gap");
         refused(
-            |it| it[4].head["store"] = json!("t"),
+            |it| it[4].entry["store"] = json!("t"),
             "the log changed its identity",
         );
-        refused(|it| it[5].head["revision"] = json!(5), "revision went back");
-        refused(Vec::clear, "the engine remembers no head");
         refused(
-            |it| it[2].batches.clear(),
-            "the append wrote the batches []",
+            |it| it[5].entry["revision"] = json!(5),
+            "revision went back",
         );
+        refused(Vec::clear, "the home remembers no entry");
         refused(
-            |it| it[2].batches.push(3),
-            "the append wrote the batches [3, 3]",
+            |it| it[2].entry["previous"] = json!(1),
+            "the entry does not follow",
         );
+        refused(|it| it[2].slot = 4, "the entry is in another slot");
         refused(
-            |it| it[1].batches.push(2),
-            "the append wrote the batches [2]",
+            |it| it[3].entry["covered"] = json!(4),
+            "the base has entries that were not committed",
         );
         refused(
             |it| {
-                it[5].head["generation"] = json!(2);
-                it[5].head["owner"] = json!({"id": "b"});
+                it[5].entry["generation"] = json!(2);
+                it[5].entry["owner"] = json!("b");
             },
             "a server appended after it gave the log up",
         );
     }
 
     #[test]
-    fn a_batch_belongs_to_the_head_of_its_revision() {
-        let links = chain();
-        let heads = || Vec::from_iter(links.iter().map(|it| (it.at, it.head.clone())));
-        let of = |at| BTreeMap::from([(at, vec![3])]);
-        assert_eq!(join(heads(), of(13)), Ok(links.clone()));
-        let violation = join(heads(), of(17)).unwrap_err();
-        assert!(
-            violation.starts_with("batches without a head"),
-            "{violation}"
+    fn an_entry_overwrites_only_what_a_base_has() {
+        let rounds = |covered: u64| {
+            let mut links: Vec<_> = (1..300).map(|it| link(it, 1, "a", it)).collect();
+            links[256].entry["covered"] = json!(covered);
+            for link in &mut links[257..] {
+                link.entry["covered"] = json!(200);
+            }
+            audit(&links)
+        };
+        assert_eq!(rounds(1).map(|it| it.changes), Ok(298));
+        let violation = rounds(0).unwrap_err();
+        assert!(violation.starts_with("the entry overwrites"), "{violation}");
+    }
+
+    #[test]
+    fn a_slot_is_read_by_its_columns() {
+        let mut bytes = vec![2, 1];
+        // All further columns are missing.
+        bytes.extend([0; 20]);
+        bytes.extend([0; 4]);
+        let link = Link::read(7, 3, &bytes).unwrap();
+        assert_eq!(
+            (&link.entry["format"], &link.entry["store"]),
+            (&json!(1), &Value::Null)
         );
+        assert!(Link::read(7, 3, &bytes[..20]).is_err());
     }
 }

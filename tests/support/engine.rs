@@ -1,12 +1,9 @@
 //! The service that a cluster keeps its log in: members of etcd, or PostgreSQL.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-
-use serde_json::Value;
 
 use crate::chain::{self, Link};
 use crate::cluster::Settings;
@@ -44,25 +41,19 @@ pub struct Databases {
 /// The first password of the user `tenure`.
 pub const PASSWORD: &str = "first";
 
-/// Writes down every head that is committed, and the batches of the same transaction. A promoted
-/// standby has what the former primary wrote down.
+/// Writes down every value of a slot that is committed. A promoted standby has what the former primary
+/// wrote down.
 const NOTES: &str = "
     create schema notes;
-    create table notes.heads (id bigserial primary key, transaction xid8, cluster text, record bytea);
-    create table notes.batches (transaction xid8, cluster text, sequence bigint);
-    create function notes.head() returns trigger language plpgsql security definer as $$ begin
-        insert into notes.heads (transaction, cluster, record)
-            values (pg_current_xact_id(), new.cluster, new.record);
+    create table notes.slots (id bigserial primary key, key text, value bytea);
+    create function notes.slot() returns trigger language plpgsql security definer as $$ begin
+        insert into notes.slots (key, value) values (new.key, new.value);
         return null;
     end $$;
-    create function notes.batch() returns trigger language plpgsql security definer as $$ begin
-        insert into notes.batches values (pg_current_xact_id(), new.cluster, new.sequence);
-        return null;
-    end $$;
-    create trigger head after update on tenure.head for each row
-        when (old.record is distinct from new.record) execute function notes.head();
-    create trigger batch after insert or update on tenure.log for each row
-        execute function notes.batch();
+    create trigger slot after insert or update on tenure.register for each row
+        execute function notes.slot();
+    insert into notes.slots (key, value) select key, value from tenure.register
+        order by length(key), key;
 ";
 
 impl Engine {
@@ -128,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// The heads of the cluster with this name, as the engine itself remembers them.
+    /// The entries of the cluster with this name, as the engine itself remembers them.
     ///
     /// # Panics
     ///
@@ -136,7 +127,7 @@ impl Engine {
     #[must_use]
     pub fn links(&self, cluster: &str) -> Vec<Link> {
         match self {
-            Self::Etcd(etcd) => chain::links(etcd, &format!("tenure/{cluster}/0/")),
+            Self::Etcd(etcd) => chain::links(etcd, cluster),
             Self::Postgres(databases) => databases.current().links(cluster),
         }
     }
@@ -150,7 +141,7 @@ impl Engine {
         if let Self::Postgres(databases) = self {
             let primary = databases.current();
             // A standby has them from its primary.
-            if primary.query("select to_regclass('notes.heads') is null") == "t" {
+            if primary.query("select to_regclass('notes.slots') is null") == "t" {
                 // The servers append meanwhile, so one of the two may have to wait for too long.
                 wait_for("the notes", || primary.try_query(NOTES).ok());
             }
@@ -251,36 +242,38 @@ impl Databases {
 }
 
 impl Postgres {
-    /// The heads of the cluster with this name that were committed here, oldest first.
+    /// The entries of the cluster with this name that were committed here, oldest first.
     ///
     /// # Panics
     ///
     /// If it does not answer.
     #[must_use]
     fn links(&self, cluster: &str) -> Vec<Link> {
-        // One statement, because servers may still append.
+        let prefix = format!("{cluster}/slot-");
         let rows = self.query(&format!(
-            "select json_build_array(transaction::text, head, sequence) from (
-                select id, transaction, convert_from(record, 'UTF8')::json as head,
-                    null::bigint as sequence from notes.heads where cluster = '{cluster}'
-                union all
-                select null, transaction, null, sequence from notes.batches
-                    where cluster = '{cluster}') as notes
-            order by id"
+            "select id || ' ' || substr(key, {}) || ' ' || encode(value, 'hex') from notes.slots
+                where starts_with(key, '{prefix}') order by id",
+            prefix.len() + 1
         ));
-        let mut heads = Vec::new();
-        let mut batches: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        // A repeated write of the same entry, which makes it durable, is no other entry.
+        let mut links: Vec<Link> = Vec::new();
         for row in rows.lines() {
-            let row = serde_json::from_str::<[Value; 3]>(row).expect("an array");
-            let [transaction, head, sequence] = row;
-            let transaction = transaction.as_str().expect("a text");
-            let transaction = transaction.parse().expect("a number");
-            match sequence.as_u64() {
-                Some(sequence) => batches.entry(transaction).or_default().push(sequence),
-                None => heads.push((transaction, head)),
+            let mut parts = row.split(' ');
+            let mut number = || parts.next()?.parse().ok();
+            let (at, slot) = number().zip(number()).expect("two numbers");
+            let value = parts.next().unwrap_or_default().as_bytes();
+            let bytes: Vec<u8> = (value.chunks(2))
+                .map(|digits| {
+                    let digits = str::from_utf8(digits).expect("digits");
+                    u8::from_str_radix(digits, 16).expect("a byte")
+                })
+                .collect();
+            let link = Link::read(at, slot, &bytes);
+            let link = link.unwrap_or_else(|violation| panic!("violation of safety: {violation}"));
+            if links.last().is_none_or(|last| last.entry != link.entry) {
+                links.push(link);
             }
         }
-        let links = chain::join(heads, batches);
-        links.unwrap_or_else(|violation| panic!("violation of safety: {violation}"))
+        links
     }
 }

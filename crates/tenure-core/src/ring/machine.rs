@@ -2,9 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{
-    Append, Base, Checksum, Entry, Pressure, RingLimits, Slot, SlotRead, SlotReplaced,
-};
+use super::{Append, Base, Checksum, Entry, Pressure, RingLimits, Slot, SlotRead, SlotReplaced};
 use crate::Instant;
 use crate::ownership::{AppendOutcome, EngineId, Found, Observation, Ownership, Refusal, Tail};
 

@@ -37,12 +37,7 @@ impl Member {
         Self::start_with(home, name, confirm, T)
     }
 
-    fn start_with(
-        home: &FaultyHome,
-        name: &str,
-        confirm: bool,
-        ownership: Duration,
-    ) -> Self {
+    fn start_with(home: &FaultyHome, name: &str, confirm: bool, ownership: Duration) -> Self {
         let config = ClusterConfig {
             ownership,
             confirm,

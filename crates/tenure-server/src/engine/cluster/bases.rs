@@ -142,7 +142,10 @@ impl Writing {
             match work.recv_timeout(MAINTAIN_EVERY) {
                 Ok(Work::Committed(position, entry)) => {
                     if let Err(detail) = self.replica.apply(&entry) {
-                        error!(detail, "no snapshot can be written: the copy of the log is wrong");
+                        error!(
+                            detail,
+                            "no snapshot can be written: the copy of the log is wrong"
+                        );
                         // The next owner reads the log.
                         return Replica::default();
                     }
@@ -175,10 +178,15 @@ impl Writing {
             None => {
                 let snapshot = self.replica.snapshot()?;
                 let bytes = snapshot.len();
-                let written = self.home.block_on(self.files.write_snapshot(snapshot, covered));
+                let written = self
+                    .home
+                    .block_on(self.files.write_snapshot(snapshot, covered));
                 if written.is_ok() {
                     let milliseconds = began.elapsed().as_millis() as u64;
-                    info!(entry = covered, bytes, milliseconds, "made a snapshot of the log");
+                    info!(
+                        entry = covered,
+                        bytes, milliseconds, "made a snapshot of the log"
+                    );
                 }
                 written
             }
@@ -193,7 +201,11 @@ impl Writing {
             return;
         };
         let covered = base.covered;
-        while self.entries.pop_front_if(|(it, _)| it.sequence <= covered).is_some() {}
+        while self
+            .entries
+            .pop_front_if(|(it, _)| it.sequence <= covered)
+            .is_some()
+        {}
         let ids = files.names.iter().rev().map(|name| name.id).collect();
         self.named.push_back((Instant::now(), base, ids));
         self.base = Some(files);
@@ -221,7 +233,11 @@ impl Writing {
     /// Reads the files of the base, now and then. If one is missing or damaged, the next base is a
     /// snapshot.
     fn check(&mut self) {
-        let Some((_, base, _)) = self.named.back().filter(|_| Instant::now() >= self.check_at) else {
+        let Some((_, base, _)) = self
+            .named
+            .back()
+            .filter(|_| Instant::now() >= self.check_at)
+        else {
             return;
         };
         self.check_at = Instant::now() + CHECK_EVERY;

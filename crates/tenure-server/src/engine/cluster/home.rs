@@ -50,7 +50,8 @@ impl Home {
         match &config.engine {
             SharedEngine::Etcd(etcd) => {
                 let place = format!("etcd, prefix {}, cluster {name}", etcd.prefix);
-                let open = || Ok(Arc::new(EtcdHome::new(etcd.access(), attempt)?) as Arc<dyn Files>);
+                let open =
+                    || Ok(Arc::new(EtcdHome::new(etcd.access(), attempt)?) as Arc<dyn Files>);
                 Self::over("etcd", config, place, open)
             }
             SharedEngine::Postgres(postgres) => {

@@ -180,7 +180,10 @@ impl ClusterLog {
         let revision = tail.map_or_else(|| first_revision(clock::wall()), |it| it.revision);
         let owned = tail.filter(|it| it.tail.owner == self.owner);
         let about = About {
-            store: tail.map_or_else(|| StoreId::random(&mut OsRandom), |it| it.about.store.clone()),
+            store: tail.map_or_else(
+                || StoreId::random(&mut OsRandom),
+                |it| it.about.store.clone(),
+            ),
             home: self.ring.home_text(),
             server: self.server.clone(),
             address: self.address.clone(),
@@ -329,7 +332,8 @@ impl ClusterLog {
                 let mut draft = self.draft(None);
                 if header.state == TailState::Vacant {
                     let successor = self.successor.lock();
-                    draft.about.successor = successor.unwrap_or_else(PoisonError::into_inner).clone();
+                    draft.about.successor =
+                        successor.unwrap_or_else(PoisonError::into_inner).clone();
                 }
                 let to = draft.about.successor.clone();
                 match self.attempt(header, draft).await {

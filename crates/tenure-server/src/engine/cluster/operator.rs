@@ -18,9 +18,7 @@ use crate::clock;
 use crate::engine::backup::BackupFile;
 use crate::engine::restore::{Backup, REVISIONS_AHEAD};
 use crate::engine::ring::{About, BaseError, Draft, Replica, RingLog, SlotValue};
-use crate::engine::{
-    BackupError, Batch, Contents, RestoreError, Restored, first_revision,
-};
+use crate::engine::{BackupError, Batch, Contents, RestoreError, Restored, first_revision};
 use crate::model::{HistoryLimits, StoreId};
 use crate::random::OsRandom;
 
@@ -295,8 +293,7 @@ fn note_of(change: &str, subject: &str) -> String {
 
 /// Returns the tail of the next entry that no server writes.
 fn next(observation: Observation, before: Option<&SlotValue>, state: TailState) -> Tail {
-    let (generation, sequence) =
-        before.map_or((0, 0), |it| (it.tail.generation, it.tail.sequence));
+    let (generation, sequence) = before.map_or((0, 0), |it| (it.tail.generation, it.tail.sequence));
     Tail {
         engine: observation.engine,
         generation: generation + 1,
@@ -372,7 +369,11 @@ pub(in crate::engine) fn recover(
         (before.revision, revision),
         Some(note),
     );
-    match log.append(next(observation, Some(&before), TailState::Vacant), draft, Some(base))? {
+    match log.append(
+        next(observation, Some(&before), TailState::Vacant),
+        draft,
+        Some(base),
+    )? {
         Written::Done => Ok(Restored {
             contents: Contents::of_all(&loaded),
             is_final: false,
@@ -477,7 +478,10 @@ pub(in crate::engine) fn restore(
     let mut log = OperatorLog::new(home, wait);
     let write = || {
         let (observation, before) = log.load()?;
-        if let Some(tail) = before.as_ref().filter(|it| it.tail.state != TailState::Restoring) {
+        if let Some(tail) = before
+            .as_ref()
+            .filter(|it| it.tail.state != TailState::Restoring)
+        {
             return Err(RecoverError::NotEmpty(exists(tail).to_string()));
         }
         let is_guarded = backup.loaded.is_guarded;

@@ -99,7 +99,8 @@ impl OwnedLog {
                 self.base_failure = Some(failure);
             }
             None => {
-                let is_due = log.ring.pressure() >= Pressure::WriteSegment || bytes >= SEGMENT_BYTES;
+                let is_due =
+                    log.ring.pressure() >= Pressure::WriteSegment || bytes >= SEGMENT_BYTES;
                 if is_due && log.new_base.is_none() && log.ring.begin_base().is_some() {
                     bases.begin();
                 }
@@ -172,10 +173,7 @@ impl Log for OwnedLog {
                 }
                 beaten => beaten?,
             },
-            (
-                None,
-                OwnershipRole::Active | OwnershipRole::Lapsed | OwnershipRole::Resigned,
-            ) => {}
+            (None, OwnershipRole::Active | OwnershipRole::Lapsed | OwnershipRole::Resigned) => {}
             (None, _) => return Err(log.not_owner()),
         }
         Ok(())

@@ -229,7 +229,9 @@ impl ClusterLog {
     /// requests fail in between.
     fn forget(&mut self, now: Instant) {
         let recent = self.machine.timings().ownership();
-        self.reports.logged.retain(|(_, at)| now.since(*at) < recent);
+        self.reports
+            .logged
+            .retain(|(_, at)| now.since(*at) < recent);
     }
 
     /// Returns whether a message was not logged within the last minute, or since the home was away. A

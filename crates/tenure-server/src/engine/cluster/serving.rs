@@ -9,7 +9,6 @@ use std::time::Duration;
 use tenure_core::Instant;
 use tokio_util::sync::CancellationToken;
 
-
 /// A clock that counts while the machine is suspended: another server takes over meanwhile.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const SYSTEM: nix::time::ClockId = nix::time::ClockId::CLOCK_BOOTTIME;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tenure_core::Instant;
 use tenure_core::ownership::{
-    AppendOutcome, Found, OwnershipOutput, OwnershipRole, OwnershipTimings, OwnershipTimingsError, Tail, TailState,
+    AppendOutcome, Found, OwnershipOutput, OwnershipRole, OwnershipTimings, OwnershipTimingsError,
+    Tail, TailState,
 };
 use tenure_core::time::millis;
 use tenure_register::Failure;
@@ -21,9 +22,9 @@ use super::report::seconds;
 use super::serving::{OwnershipClock, Serving};
 use super::status::ClusterStatus;
 use crate::config::{ClusterAccess, ClusterConfig};
+use crate::engine::Loaded;
 use crate::engine::entry::Entry;
 use crate::engine::ring::{BaseError, Replica, RingLog};
-use crate::engine::Loaded;
 use crate::model::HistoryLimits;
 
 /// How long a server that starts waits for the first answer of the home. Without one it starts.
@@ -191,7 +192,10 @@ impl Standby {
     pub(super) async fn begin(&mut self) -> Result<(), Ended> {
         if self.parts.is_none() {
             let returned: &Mutex<_> = &self.returned;
-            self.parts = returned.lock().unwrap_or_else(PoisonError::into_inner).take();
+            self.parts = returned
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
         }
         let log = self.log()?;
         // The store may have ended without vacating the log.
@@ -273,7 +277,8 @@ impl Standby {
                         return log.bar(Some(format!("{file} is missing; the log is read again")));
                     }
                     BaseError::Damaged(detail) => {
-                        let (_, pause) = self.copy_at.unwrap_or((now, log.machine.timings().poll()));
+                        let (_, pause) =
+                            self.copy_at.unwrap_or((now, log.machine.timings().poll()));
                         self.copy_at = Some((now + pause, MOST_PAUSE.min(2 * pause)));
                         format!(
                             "this server can't copy the log, so it takes nothing over: the log in {} is \
@@ -333,10 +338,15 @@ impl Standby {
         if let Some(reason) = &log.reports.barred {
             // The machine had begun this before the copy failed. Nothing was sent.
             debug!(reason, "no take-over");
-            let _ = log.machine.handle_appended(log.clock.now(), AppendOutcome::Refused);
+            let _ = log
+                .machine
+                .handle_appended(log.clock.now(), AppendOutcome::Refused);
             return Ok(());
         }
-        let before = log.ring.tail().filter(|it| it.tail.generation != header.generation);
+        let before = log
+            .ring
+            .tail()
+            .filter(|it| it.tail.generation != header.generation);
         let note = before.and_then(|it| Entry::decode(&it.entry).ok()?.note);
         let silent = before.filter(|it| it.tail.state == TailState::Owned);
         let (text, is_silent) = match silent {
@@ -350,7 +360,10 @@ impl Standby {
                 );
                 (text, true)
             }
-            None => (format!("taking over as generation {}", header.generation), false),
+            None => (
+                format!("taking over as generation {}", header.generation),
+                false,
+            ),
         };
         if log.is_news(&text) {
             match is_silent {
@@ -370,7 +383,8 @@ impl Standby {
             Attempted::Repeated => {}
             Attempted::Undone(failure) => {
                 let text = format!("the last take-over of this server failed: {failure}");
-                self.status.change(|view| view.take_over_failure = Some(text));
+                self.status
+                    .change(|view| view.take_over_failure = Some(text));
             }
         }
         Ok(())

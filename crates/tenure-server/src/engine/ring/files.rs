@@ -145,7 +145,10 @@ impl LogFiles {
         covered: u64,
     ) -> Result<(Base, BaseFiles), Failure> {
         let most = self.most();
-        let parts: Vec<Bytes> = snapshot.chunks(most).map(|it| snapshot.slice_ref(it)).collect();
+        let parts: Vec<Bytes> = snapshot
+            .chunks(most)
+            .map(|it| snapshot.slice_ref(it))
+            .collect();
         let names: Vec<_> = parts.iter().map(|_| FileName::random(covered)).collect();
         let mut files = names.iter().zip(parts).map(|(name, content)| LogFile {
             name: *name,

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Bytes;
-use tenure_core::ownership::{AppendOutcome, EngineId, Found, Observation, Ownership, Tail, TailState};
+use tenure_core::Instant;
+use tenure_core::ownership::{
+    AppendOutcome, EngineId, Found, Observation, Ownership, Tail, TailState,
+};
 use tenure_core::ring::{
     Append, Base, Blocked, Followed, Loaded, LogRing, Pressure, RingLimits, Slot, SlotRead,
     SlotReplaced,
 };
-use tenure_core::Instant;
-use tenure_register::{
-    Expected, Failure, Files, Identity, Read, RegisterKey, Replaced, Version,
-};
+use tenure_register::{Expected, Failure, Files, Identity, Read, RegisterKey, Replaced, Version};
 
+use super::SLOTS;
 use super::files::{BaseError, FileKind, LogFiles, key};
 use super::replica::Replica;
 use super::slot::{Draft, SlotValue, checksum, number_of};
-use super::SLOTS;
 use crate::model::HistoryLimits;
 
 /// The number of slots that a server reads at once when there is a new entry.
@@ -74,7 +74,9 @@ impl RingLog {
     ) -> Self {
         Self {
             files: LogFiles::new(Arc::clone(&home), name),
-            slots: (0..SLOTS).map(|slot| key(&format!("{name}/slot-{slot}"))).collect(),
+            slots: (0..SLOTS)
+                .map(|slot| key(&format!("{name}/slot-{slot}")))
+                .collect(),
             home,
             place,
             viewer,
@@ -168,7 +170,9 @@ impl RingLog {
                 return Ok(observation);
             }
             let reads = (0..).zip(reads);
-            let reads = reads.map(|(slot, read)| self.slot_read(slot, read)).collect();
+            let reads = reads
+                .map(|(slot, read)| self.slot_read(slot, read))
+                .collect();
             let Loaded::Seen(observation) = self.ring.load(engine, reads) else {
                 continue;
             };
@@ -235,7 +239,10 @@ impl RingLog {
         entry.header.state = (self.viewer)(&decoded);
         let known = &mut self.values[slot as usize];
         // A stale read shows an older one.
-        if known.as_ref().is_none_or(|it| it.tail.sequence <= decoded.tail.sequence) {
+        if known
+            .as_ref()
+            .is_none_or(|it| it.tail.sequence <= decoded.tail.sequence)
+        {
             *known = Some(decoded);
         }
         SlotRead::Found(Slot {
@@ -255,7 +262,10 @@ impl RingLog {
         draft: Draft<'_>,
         new_base: Option<Base>,
     ) -> Appended {
-        let is_again = self.sealed.as_ref().is_some_and(|(it, _)| it.tail == header);
+        let is_again = self
+            .sealed
+            .as_ref()
+            .is_some_and(|(it, _)| it.tail == header);
         let prepared = match self.is_loaded || is_again {
             true => self.prepare(header, draft, new_base).await,
             false => Err(refused("the log is read again")),
@@ -290,7 +300,10 @@ impl RingLog {
         new_base: Option<Base>,
     ) -> Result<(Append<Version>, Bytes), NotSent> {
         let tail = self.ring.tail().map(|it| it.entry.header);
-        let is_again = self.sealed.as_ref().is_some_and(|(it, _)| it.tail == header);
+        let is_again = self
+            .sealed
+            .as_ref()
+            .is_some_and(|(it, _)| it.tail == header);
         let takes_over = tail.is_some_and(|it| it.generation != header.generation);
         let mut tail_read = None;
         if let Some(tail) = tail.filter(|_| takes_over && !is_again) {
@@ -308,7 +321,9 @@ impl RingLog {
                 Err(failure) => return Err((AppendOutcome::Refused, Some(failure))),
             }
         }
-        let before = tail.and_then(|it| self.value(it.sequence)).map(|it| it.position);
+        let before = tail
+            .and_then(|it| self.value(it.sequence))
+            .map(|it| it.position);
         let mut sealed = None;
         let append = self.ring.append(header, tail_read, new_base, |entry| {
             let value = SlotValue::new(entry, draft, before);
@@ -324,7 +339,9 @@ impl RingLog {
                 return Err(refused("the log has moved on"));
             }
             Err(Blocked::NeedsBase) => {
-                return Err(refused("the log has no free slot, because no snapshot could be written"));
+                return Err(refused(
+                    "the log has no free slot, because no snapshot could be written",
+                ));
             }
             Err(Blocked::Moved(observation)) => {
                 self.is_loaded = false;
@@ -359,9 +376,11 @@ impl RingLog {
         };
         let key = self.slots[append.slot as usize].clone();
         match self.home.replace(&key, &expected, bytes).await {
-            Ok(Replaced::Done { version, seen }) => {
-                (self.engine_of(&seen.identity), SlotReplaced::Done(version), None)
-            }
+            Ok(Replaced::Done { version, seen }) => (
+                self.engine_of(&seen.identity),
+                SlotReplaced::Done(version),
+                None,
+            ),
             Ok(Replaced::Changed(read)) => {
                 let engine = self.engine_of(&read.seen().identity);
                 let read = self.slot_read(append.slot, read);
@@ -392,7 +411,8 @@ impl RingLog {
         let Some(tail) = self.tail().cloned() else {
             return Ok(());
         };
-        if self.value(replica.at.sequence + 1).is_none() && replica.at.sequence < tail.tail.sequence {
+        if self.value(replica.at.sequence + 1).is_none() && replica.at.sequence < tail.tail.sequence
+        {
             let Some(base) = self.ring.base() else {
                 return Err(BaseError::Damaged("the log has no snapshot".into()));
             };
@@ -444,14 +464,13 @@ impl RingLog {
                 FileKind::Segment => {
                     if !snapshot.is_empty() {
                         let snapshot = std::mem::take(&mut snapshot);
-                        *replica = Replica::read(&name, snapshot, history)
-                            .map_err(BaseError::Damaged)?;
+                        *replica =
+                            Replica::read(&name, snapshot, history).map_err(BaseError::Damaged)?;
                     }
                     for entry in file.entries() {
                         let key = || self.files.key(file.name);
-                        let damaged = |detail: String| {
-                            BaseError::Damaged(format!("{}: {detail}", key()))
-                        };
+                        let damaged =
+                            |detail: String| BaseError::Damaged(format!("{}: {detail}", key()));
                         let entry = entry.map_err(|it| damaged(format!("it has no {}", it.0)))?;
                         replica.apply(entry).map_err(damaged)?;
                     }
@@ -468,6 +487,9 @@ impl RingLog {
 impl std::fmt::Debug for RingLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let tail = self.ring.tail().map(|it| it.entry.header);
-        f.debug_struct("RingLog").field("place", &self.place).field("tail", &tail).finish()
+        f.debug_struct("RingLog")
+            .field("place", &self.place)
+            .field("tail", &tail)
+            .finish()
     }
 }

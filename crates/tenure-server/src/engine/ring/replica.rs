@@ -70,7 +70,10 @@ impl Replica {
         let mut leases = ChangedLeases::new();
         for (key, stored, revision) in &loaded.leases {
             let mut bytes = Vec::new();
-            put(&mut bytes, &columns(key, stored, &stored.retired, *revision));
+            put(
+                &mut bytes,
+                &columns(key, stored, &stored.retired, *revision),
+            );
             leases.insert(key.clone(), ChangedLease::whole(&bytes)?);
         }
         let mut content = loaded.map(drop);

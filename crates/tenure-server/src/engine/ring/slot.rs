@@ -157,7 +157,9 @@ impl SlotValue {
                 state.map(|(_, name)| *name).into(),
                 Column::Bytes(&owner),
                 millis(tail.ownership).into(),
-                previous.as_ref().map_or(Column::Null, |it| Column::Bytes(it)),
+                previous
+                    .as_ref()
+                    .map_or(Column::Null, |it| Column::Bytes(it)),
                 newest.as_ref().map_or(Column::Null, |it| Column::Bytes(it)),
                 self.base.map(|it| it.covered).into(),
                 about.store.as_str().into(),
