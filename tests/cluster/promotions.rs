@@ -95,7 +95,7 @@ fn servers_refuse_a_promoted_standby_if_its_fail_over_is_not_declared_lossless()
 }
 
 /// The reason why a server refuses a promoted standby.
-const PROMOTED: &str = "PostgreSQL was promoted or restored (timeline 2, was 1)";
+const PROMOTED: &str = "timeline 00000002): a restored or promoted server";
 
 /// Checks that all servers refuse with this line, and that nobody answers or appends. Returns the
 /// servers.

@@ -18,8 +18,8 @@ use tenure_tests::ports::free_address;
 use tenure_tests::process::{Process, json_of, run, stderr};
 use tenure_tests::proxy::Proxy;
 
+use super::DEFAULT;
 use super::wrong::{encode, require_users};
-use super::{DEFAULT, SHORT, pass};
 
 /// Wrong configuration.
 const CONFIGURATION: i32 = 2;
@@ -58,14 +58,23 @@ fn stop(cluster: &mut Cluster, server: usize) {
     assert!(status.success(), "{status}");
 }
 
-/// The newest entry in etcd: its key and its value.
-fn newest(cluster: &Cluster) -> (String, Vec<u8>) {
-    let links = cluster.engine.links("c");
-    let slot = links.last().expect("an entry").slot;
-    let key = format!("tenure/register/c/slot-{slot}");
-    let found = (cluster.etcd()).must("/v3/kv/range", &json!({"key": encode(&key)}));
+/// The value of a slot in etcd.
+fn value(cluster: &Cluster, key: &str) -> Vec<u8> {
+    let found = (cluster.etcd()).must("/v3/kv/range", &json!({"key": encode(key)}));
     let value = found["kvs"][0]["value"].as_str().expect("a value");
-    (key, STANDARD.decode(value).expect("base64"))
+    STANDARD.decode(value).expect("base64")
+}
+
+/// The key of the slot of an entry.
+fn slot(sequence: u64) -> String {
+    format!("tenure/register/c/slot-{}", sequence % 256)
+}
+
+/// The number of the newest entry.
+fn newest(cluster: &Cluster) -> u64 {
+    let links = cluster.engine.links("c");
+    let sequence = &links.last().expect("an entry").entry["sequence"];
+    sequence.as_u64().expect("a number")
 }
 
 /// Writes a value in etcd.
@@ -194,9 +203,10 @@ fn a_log_of_another_version_another_etcd_or_a_moved_store_starts_no_server() {
     };
     start(&mut cluster, 0);
     stop(&mut cluster, 0);
-    let (slot, vacant) = newest(&cluster);
+    let key = slot(newest(&cluster));
+    let vacant = value(&cluster, &key);
     let other_home = changed(&vacant, HOME, vacant[HOME] ^ 1);
-    for (value, said) in [
+    for (wrong, said) in [
         (
             changed(&vacant, FORMAT, 2),
             "the log has format 2, which this version does not know: upgrade the standbys first",
@@ -207,14 +217,10 @@ fn a_log_of_another_version_another_etcd_or_a_moved_store_starts_no_server() {
             " is damaged: another program writes to the log",
         ),
     ] {
-        put(&cluster, &slot, &value);
+        put(&cluster, &key, &wrong);
         assert_refused(&mut cluster.servers[0], DATA, said);
-        let (_, after) = {
-            let found = (cluster.etcd()).must("/v3/kv/range", &json!({"key": encode(&slot)}));
-            let value = found["kvs"][0]["value"].as_str().expect("a value");
-            (slot.clone(), STANDARD.decode(value).expect("base64"))
-        };
-        assert_eq!(after, value, "a server that ends changes nothing");
+        let after = value(&cluster, &key);
+        assert_eq!(after, wrong, "a server that ends changes nothing");
     }
 
     // Without its slots, a log with anything else is not a new one.
@@ -231,17 +237,17 @@ fn a_log_of_another_version_another_etcd_or_a_moved_store_starts_no_server() {
     start(&mut cluster, 0);
     cluster.servers[1].spawn();
     cluster.servers[1].wait_until_ready(&cluster.runtime);
-    // A newer version begins to write while servers run.
+    // A newer version has written the next entry.
     stop(&mut cluster, 0);
     cluster.servers[1].wait_for_role(&cluster.runtime, "active");
     cluster.servers[1].kill();
-    let links = cluster.engine.links("c");
-    let last = links.last().expect("an entry").entry["sequence"]
-        .as_u64()
-        .expect("a number");
-    let (_, value) = newest(&cluster);
-    let next = format!("tenure/register/c/slot-{}", (last + 1) % 256);
-    put(&cluster, &next, &changed(&value, FORMAT, 2));
+    let view = json!({"key": encode("tenure/register/c/slot-"),
+        "range_end": encode("tenure/register/c/slot-~")});
+    let slots = cluster.etcd().must("/v3/kv/range", &view);
+    let count = slots["kvs"].as_array().expect("slots").len() as u64;
+    let next = slot(count + 1);
+    let newer = changed(&value(&cluster, &slot(count)), FORMAT, 2);
+    put(&cluster, &next, &newer);
     assert_refused(&mut cluster.servers[0], DATA, "upgrade the standbys first");
     delete(&cluster, &next, false);
     start(&mut cluster, 0);
@@ -284,7 +290,7 @@ fn a_server_that_postgresql_refuses_at_its_start_ends_and_says_what_to_change() 
         "{view}"
     );
     let identity = view["engine_identity"].as_str().expect("an identity");
-    assert!(identity.contains("timeline 1"), "{view}");
+    assert!(identity.contains("timeline 00000001"), "{view}");
     assert!(view["engine_latency_us"].as_u64() > Some(0), "{view}");
     stop(&mut cluster, 0);
 }

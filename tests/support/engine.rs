@@ -50,8 +50,10 @@ const NOTES: &str = "
         insert into notes.slots (key, value) values (new.key, new.value);
         return null;
     end $$;
-    create trigger slot after insert or update on tenure.register for each row
+    create trigger first after insert on tenure.register for each row
         execute function notes.slot();
+    create trigger next after update on tenure.register for each row
+        when (old.value is distinct from new.value) execute function notes.slot();
     insert into notes.slots (key, value) select key, value from tenure.register
         order by length(key), key;
 ";
@@ -255,8 +257,7 @@ impl Postgres {
                 where starts_with(key, '{prefix}') order by id",
             prefix.len() + 1
         ));
-        // A repeated write of the same entry, which makes it durable, is no other entry.
-        let mut links: Vec<Link> = Vec::new();
+        let mut links = Vec::new();
         for row in rows.lines() {
             let mut parts = row.split(' ');
             let mut number = || parts.next()?.parse().ok();
@@ -270,9 +271,7 @@ impl Postgres {
                 .collect();
             let link = Link::read(at, slot, &bytes);
             let link = link.unwrap_or_else(|violation| panic!("violation of safety: {violation}"));
-            if links.last().is_none_or(|last| last.entry != link.entry) {
-                links.push(link);
-            }
+            links.push(link);
         }
         links
     }

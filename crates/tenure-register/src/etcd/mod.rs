@@ -189,7 +189,7 @@ impl Connection {
     }
 
     fn saw(&mut self, header: &Header) -> Seen {
-        let identity = Identity::new(header.cluster_id.to_string());
+        let identity = Identity::new(format!("cluster id {}", header.cluster_id));
         self.identity = Some(identity.clone());
         self.revision = self.revision.max(header.revision);
         let date = self.gateway.date().and_then(|date| {
@@ -253,7 +253,11 @@ impl Connection {
         let answer = match self.gateway.ask(&request).await {
             Ok(answer) => answer,
             Err(Failure::Full(text)) => return self.settle(key, expected, value, text).await,
-            Err(failure) => return Err(failure),
+            Err(failure) => {
+                // The next attempt may reach a member that was restored meanwhile.
+                self.identity = None;
+                return Err(failure);
+            }
         };
         let seen = self.saw(&answer.header);
         if answer.succeeded && seen.identity != expected.identity {

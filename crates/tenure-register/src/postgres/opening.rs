@@ -22,14 +22,14 @@ const CREATE_ATTEMPTS: usize = 5;
 /// The system identifier, which `initdb` makes, and the timeline, which each promotion changes. The
 /// name of the current file of the log begins with the timeline. `pg_control_checkpoint()` still has
 /// the former timeline for a while after a promotion.
-const SYSTEM_AND_TIMELINE: &str = "(select system_identifier from pg_control_system())
-    || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)";
+const SYSTEM_AND_TIMELINE: &str = "'system ' || (select system_identifier from pg_control_system())
+    || ', timeline ' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)";
 
 /// The identity if a promotion loses nothing.
-const SYSTEM: &str = "(select system_identifier::text from pg_control_system())";
+const SYSTEM: &str = "'system ' || (select system_identifier from pg_control_system())";
 
 /// The identity of a server that hides even that one.
-const HIDDEN: &str = "'0'";
+const HIDDEN: &str = "'system not shown'";
 
 impl PostgresAccess {
     /// Opens a session with the first server that accepts writes, beginning with the one of the number
@@ -159,7 +159,7 @@ async fn identify(
         _ if !is_hidden => Err(session.not_ready(&error)),
         // The operator answers for the server, so it may hide its identity.
         Failover::Lossless => {
-            (session.identity_sql, session.identity) = (HIDDEN, Identity::new("0"));
+            (session.identity_sql, session.identity) = (HIDDEN, Identity::new("system not shown"));
             Ok(())
         }
         Failover::None => Err(PostgresFailure::closing(Failure::Misconfigured(format!(

@@ -69,6 +69,7 @@ struct Writing {
     next: Option<(Base, BaseFiles)>,
     /// The bases that were named, with the times.
     named: VecDeque<(Instant, Base, Vec<FileId>)>,
+    maintain_at: Instant,
     check_at: Instant,
 }
 
@@ -85,6 +86,7 @@ impl BaseWriter {
             base: None,
             next: None,
             named: VecDeque::new(),
+            maintain_at: Instant::now(),
             check_at: Instant::now() + CHECK_EVERY,
         };
         let thread = thread::Builder::new().name("tenure-snapshot".into());
@@ -150,15 +152,18 @@ impl Writing {
                         return Replica::default();
                     }
                     self.entries.push_back((position, entry));
-                    continue;
                 }
                 Ok(Work::Write) => drop(answers.send(self.write())),
                 Ok(Work::Named(base)) => self.note_named(base),
-                Err(RecvTimeoutError::Timeout) => self.home.block_on(self.home.files.maintain()),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.replica,
             }
-            self.delete();
-            self.check();
+            if Instant::now() >= self.maintain_at {
+                self.home.block_on(self.home.files.maintain());
+                self.delete();
+                self.check();
+                self.maintain_at = Instant::now() + MAINTAIN_EVERY;
+            }
         }
     }
 

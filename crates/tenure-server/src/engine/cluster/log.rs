@@ -146,11 +146,13 @@ impl ClusterLog {
         self.clock.now()
     }
 
-    /// Reads the log for the machine.
-    pub(super) async fn look(&mut self) {
+    /// Reads the log for the machine. Returns whether the home has answered.
+    pub(super) async fn look(&mut self) -> bool {
         let sent = self.now();
         let seen = self.ring.look().await;
+        let has_answered = seen.is_ok();
         self.saw(sent, seen);
+        has_answered
     }
 
     /// Handles the answer to a read of the log, which was sent at this instant.
@@ -209,7 +211,8 @@ impl ClusterLog {
         let began = self.now();
         let clock = self.clock.clone();
         let (ring, machine) = (&mut self.ring, &mut self.machine);
-        let appended = ring.append(machine, || clock.now(), header, draft, self.new_base);
+        let now = || clock.now();
+        let appended = ring.append(machine, now, header, draft, self.new_base);
         let appended = appended.await;
         let took = self.now().since(began);
         self.note_failure(appended.failure.as_ref());

@@ -211,6 +211,16 @@ impl<'a> OperatorLog<'a> {
         base: Option<Base>,
     ) -> Result<Written, RecoverError> {
         let home = self.home;
+        // Argument 5 of the ring.
+        let base = match self.ring.needs_base(base) {
+            true => {
+                let mut replica = Replica::empty(HistoryLimits::NONE);
+                let brought = self.ring.bring(&mut replica, HistoryLimits::NONE);
+                home.block_on(brought)?;
+                Some(self.write(&mut replica)?)
+            }
+            false => base,
+        };
         let prepared = home.block_on(self.ring.prepare(tail, draft, base));
         let (append, bytes) = match prepared {
             Ok(prepared) => prepared,
@@ -249,7 +259,7 @@ impl<'a> OperatorLog<'a> {
         &self,
         store: StoreId,
         is_guarded: bool,
-        (previous, revision): (u64, u64),
+        revision: u64,
         note: Option<String>,
     ) -> Draft<'static> {
         Draft {
@@ -264,7 +274,7 @@ impl<'a> OperatorLog<'a> {
             },
             note,
             batch: Cow::Owned(Batch {
-                previous,
+                previous: revision,
                 revision,
                 changes: Vec::new(),
             }),
@@ -318,7 +328,7 @@ pub(in crate::engine) fn init(
     }
     let store = StoreId::random(&mut OsRandom);
     let revision = first_revision(clock::wall());
-    let draft = log.draft(store.clone(), false, (revision, revision), None);
+    let draft = log.draft(store.clone(), false, revision, None);
     match log.append(next(observation, None, TailState::Vacant), draft, None)? {
         Written::Done => Ok(store),
         Written::Refused => Err(in_use(&mut log)),
@@ -358,22 +368,17 @@ pub(in crate::engine) fn recover(
     let floors = loaded.restored_floors();
     let floors = floors.map_err(|last| RecoverError::EpochsUsedUp { last: last.get() })?;
     let above = floors.of_all().map_or(0, Epoch::get);
-    replica.set_floors(floors);
-    let base = log.write(&mut replica)?;
     let revision = before.revision.saturating_add(REVISIONS_AHEAD);
     let (observation, _) = log.load()?;
     let note = note_of("recovered in", &log.ring.home_text());
-    let draft = log.draft(
-        before.about.store.clone(),
-        before.about.is_guarded,
-        (before.revision, revision),
-        Some(note),
-    );
-    match log.append(
-        next(observation, Some(&before), TailState::Vacant),
-        draft,
-        Some(base),
-    )? {
+    let (store, is_guarded) = (before.about.store.clone(), before.about.is_guarded);
+    let batch = Batch::of_floors(before.revision, revision, &floors);
+    let draft = Draft {
+        batch: Cow::Owned(batch),
+        ..log.draft(store, is_guarded, before.revision, Some(note))
+    };
+    let tail = next(observation, Some(&before), TailState::Vacant);
+    match log.append(tail, draft, None)? {
         Written::Done => Ok(Restored {
             contents: Contents::of_all(&loaded),
             is_final: false,
@@ -415,8 +420,7 @@ fn retire(log: &mut OperatorLog<'_>) -> Result<Duration, RecoverError> {
         let About {
             store, is_guarded, ..
         } = before.about;
-        let revisions = (before.revision, before.revision);
-        let draft = log.draft(store, is_guarded, revisions, None);
+        let draft = log.draft(store, is_guarded, before.revision, None);
         if let Written::Done = log.append(tail, draft, None)? {
             return Ok(ownership);
         }
@@ -485,8 +489,8 @@ pub(in crate::engine) fn restore(
             return Err(RecoverError::NotEmpty(exists(tail).to_string()));
         }
         let is_guarded = backup.loaded.is_guarded;
-        let revisions = (next_of.revision, next_of.revision);
-        let draft = log.draft(store.clone(), is_guarded, revisions, None);
+        let (revision, floors) = (next_of.revision, next_of.floors);
+        let draft = log.draft(store.clone(), is_guarded, revision, None);
         let restoring = next(observation, before.as_ref(), TailState::Restoring);
         if let Written::Refused = log.append(restoring, draft, None)? {
             return Err(in_use(&mut log));
@@ -497,11 +501,10 @@ pub(in crate::engine) fn restore(
         if begun.tail != restoring {
             return Err(in_use(&mut log));
         }
-        let (revision, floors) = (next_of.revision, next_of.floors);
         let mut replica = Replica::of(backup.loaded, revision, floors, begun.position)
             .map_err(RecoverError::Damaged)?;
         let base = log.write(&mut replica)?;
-        let draft = log.draft(store, is_guarded, revisions, Some(note));
+        let draft = log.draft(store, is_guarded, revision, Some(note));
         let ready = next(observation, Some(&begun), TailState::Vacant);
         match log.append(ready, draft, Some(base))? {
             Written::Done => Ok(()),

@@ -44,6 +44,8 @@ pub(in crate::engine) struct RingLog {
     is_loaded: bool,
     /// The home that gave the last answer.
     identity: Option<Identity>,
+    /// When the slot of the newest entry was read last.
+    checked_at: Option<Instant>,
     /// The append that is under way, and its bytes.
     sealed: Option<(SlotValue, Bytes)>,
 }
@@ -84,6 +86,7 @@ impl RingLog {
             values: vec![None; SLOTS as usize],
             is_loaded: false,
             identity: None,
+            checked_at: None,
             sealed: None,
         }
     }
@@ -211,7 +214,7 @@ impl RingLog {
     /// Returns the home that gave the last answer, for people.
     pub(in crate::engine) fn home_text(&self) -> String {
         match &self.identity {
-            Some(identity) => format!("{identity}, {}", self.place),
+            Some(identity) => format!("{} ({identity})", self.place),
             None => self.place.clone(),
         }
     }
@@ -257,7 +260,7 @@ impl RingLog {
     pub(in crate::engine) async fn append(
         &mut self,
         ownership: &mut Ownership,
-        now: impl Fn() -> Instant,
+        now: impl Fn() -> Instant + Copy,
         header: Tail,
         draft: Draft<'_>,
         new_base: Option<Base>,
@@ -267,7 +270,19 @@ impl RingLog {
             .as_ref()
             .is_some_and(|(it, _)| it.tail == header);
         let prepared = match self.is_loaded || is_again {
-            true => self.prepare(header, draft, new_base).await,
+            true => {
+                // Argument 9 of the ring.
+                let beat = ownership.timings().beat();
+                let is_due = |at| now().since(at) >= beat;
+                if self.checked_at.is_some_and(is_due) {
+                    self.checked_at = None;
+                }
+                let prepared = self.prepare(header, draft, new_base).await;
+                if prepared.is_ok() {
+                    self.checked_at.get_or_insert_with(now);
+                }
+                prepared
+            }
             false => Err(refused("the log is read again")),
         };
         let (append, bytes) = match prepared {
@@ -280,6 +295,10 @@ impl RingLog {
             }
         };
         let (engine, answer, failure) = self.replace(&append, bytes, header.engine).await;
+        if failure.is_some() {
+            // The home may have been restored meanwhile.
+            self.checked_at = None;
+        }
         let outcome = self.ring.handle_replaced(ownership, now(), engine, answer);
         match outcome {
             AppendOutcome::Committed => self.note_committed(),
@@ -300,13 +319,10 @@ impl RingLog {
         new_base: Option<Base>,
     ) -> Result<(Append<Version>, Bytes), NotSent> {
         let tail = self.ring.tail().map(|it| it.entry.header);
-        let is_again = self
-            .sealed
-            .as_ref()
-            .is_some_and(|(it, _)| it.tail == header);
         let takes_over = tail.is_some_and(|it| it.generation != header.generation);
         let mut tail_read = None;
-        if let Some(tail) = tail.filter(|_| takes_over && !is_again) {
+        let checks = takes_over || self.checked_at.is_none();
+        if let Some(tail) = tail.filter(|_| checks) {
             let slot = self.ring.slot_of(tail.sequence);
             match self.home.read(&self.slots[slot as usize], None).await {
                 Ok(read) => {
@@ -382,7 +398,7 @@ impl RingLog {
                 None,
             ),
             Ok(Replaced::Changed(read)) => {
-                let engine = self.engine_of(&read.seen().identity);
+                let engine = self.saw(&read);
                 let read = self.slot_read(append.slot, read);
                 (engine, SlotReplaced::Changed(read), None)
             }
@@ -411,8 +427,10 @@ impl RingLog {
         let Some(tail) = self.tail().cloned() else {
             return Ok(());
         };
-        if self.value(replica.at.sequence + 1).is_none() && replica.at.sequence < tail.tail.sequence
-        {
+        // A restore begins with a base that has more than the entries before it.
+        let is_empty = replica.at.sequence == 0 && self.ring.base().is_some();
+        let is_behind = replica.at.sequence < tail.tail.sequence;
+        if is_empty || is_behind && self.value(replica.at.sequence + 1).is_none() {
             let Some(base) = self.ring.base() else {
                 return Err(BaseError::Damaged("the log has no snapshot".into()));
             };
