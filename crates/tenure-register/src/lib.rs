@@ -7,9 +7,12 @@
 //!
 //! - [`memory`]: a home for tests and simulations, with faults
 //! - [`folder`]: a folder of one machine
+//! - `bucket`: the registers are objects of S3, Google Cloud Storage or Azure (feature `bucket`)
 //! - `etcd`: the registers are keys (feature `etcd`)
 //! - `postgres`: the registers are rows of a table (feature `postgres`)
 
+#[cfg(feature = "bucket")]
+pub mod bucket;
 #[cfg(any(feature = "etcd", feature = "postgres"))]
 mod certificates;
 #[cfg(feature = "etcd")]
@@ -329,8 +332,23 @@ impl fmt::Debug for Identity {
     }
 }
 
+/// Returns an error with its causes.
+#[cfg(any(feature = "bucket", feature = "postgres"))]
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
 /// Notes a problem of a home, or that it has none, and logs a new one.
-#[cfg(any(feature = "etcd", feature = "postgres"))]
+#[cfg(any(feature = "bucket", feature = "etcd", feature = "postgres"))]
 fn note_warning(noted: &mut Option<String>, found: Option<String>) {
     if let Some(warning) = &found
         && *noted != found
