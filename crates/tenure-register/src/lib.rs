@@ -348,7 +348,7 @@ fn describe(error: &dyn std::error::Error) -> String {
 }
 
 /// Notes a problem of a home, or that it has none, and logs a new one.
-#[cfg(any(feature = "bucket", feature = "etcd", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "postgres"))]
 fn note_warning(noted: &mut Option<String>, found: Option<String>) {
     if let Some(warning) = &found
         && *noted != found

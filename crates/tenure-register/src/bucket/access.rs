@@ -8,7 +8,6 @@ use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::{ObjectStore, RetryConfig};
 
-use super::observed::Observing;
 use crate::{Failure, RegisterKey};
 
 /// The access to a bucket.
@@ -29,17 +28,6 @@ pub struct BucketAccess {
     pub settings: Vec<(String, String)>,
 }
 
-/// A bucket that can be used.
-#[derive(Debug)]
-pub(super) struct Bucket {
-    pub(super) store: Arc<dyn ObjectStore>,
-    /// The URL without the prefix and without a slash at its end.
-    pub(super) url: String,
-    pub(super) prefix: RegisterKey,
-    /// Whether versions are generations and not ETags.
-    pub(super) has_generations: bool,
-}
-
 impl BucketAccess {
     /// Creates the access to the bucket with this URL, with the defaults of all other values.
     #[must_use]
@@ -51,95 +39,73 @@ impl BucketAccess {
         }
     }
 
-    /// Reads the environment. No request is sent.
-    pub(super) fn open(&self) -> Result<Bucket, Failure> {
+    /// Returns the client of the bucket, its name and the prefix. No request is sent.
+    pub(super) fn open(&self) -> Result<(Arc<dyn ObjectStore>, String, RegisterKey), Failure> {
         let wrong =
             |reason: &dyn fmt::Display| Failure::Misconfigured(format!("{}: {reason}", self.url));
-        let form = || {
-            wrong(
-                &"it is not the URL of a bucket: use s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or \
-                  az://ACCOUNT/CONTAINER/PREFIX",
-            )
+        let (scheme, rest) = self.url.split_once("://").unwrap_or_default();
+        let (first, rest) = rest.split_once('/').unwrap_or_default();
+        let (bucket, prefix) = match scheme {
+            "az" => rest.split_once('/').unwrap_or_default(),
+            _ => (first, rest),
         };
-        let (scheme, rest) = self.url.split_once("://").ok_or_else(form)?;
-        let (first, rest) = rest.split_once('/').ok_or_else(form)?;
-        let (container, prefix) = match scheme {
-            "az" => rest.split_once('/').ok_or_else(form)?,
-            "s3" | "gs" => ("", rest),
-            _ => return Err(form()),
+        let prefix = prefix.strip_suffix('/').unwrap_or(prefix).parse().ok();
+        let Some(prefix) = prefix.filter(|_| !first.is_empty() && !bucket.is_empty()) else {
+            return Err(wrong(&FORM));
         };
-        if first.is_empty() || (scheme == "az" && container.is_empty()) {
-            return Err(form());
-        }
-        let prefix: RegisterKey = prefix
-            .strip_suffix('/')
-            .unwrap_or(prefix)
-            .parse()
-            .map_err(|error| wrong(&format!("the prefix is not valid: {error}")))?;
         let mut settings = self.settings.clone();
         if let Some(endpoint) = &self.endpoint {
             let is_plain = endpoint.starts_with("http://");
-            if scheme != "s3" || !(is_plain || endpoint.starts_with("https://")) {
-                return Err(wrong(&format!(
-                    "the endpoint {endpoint} can't be used: it is for s3:// only, and is a URL \
-                     like https://storage.example"
-                )));
+            if !is_plain && !endpoint.starts_with("https://") {
+                let problem = format!("the endpoint {endpoint} does not begin with https://");
+                return Err(wrong(&problem));
             }
             settings.push(("AWS_ENDPOINT".into(), endpoint.clone()));
             settings.push(("AWS_ALLOW_HTTP".into(), is_plain.to_string()));
         }
-        // A repeated request whose first answer was lost would end with a refusal, although the first
-        // one was applied.
+        // A repeated request whose first answer was lost would be refused, although the first one was
+        // applied.
         let retry = RetryConfig {
             max_retries: 0,
             ..RetryConfig::default()
         };
-        let name = if scheme == "az" { container } else { first };
-        let observing = Observing(name.to_owned());
         macro_rules! open {
             ($builder:ident $($fixed:tt)*) => {{
-                let mut builder = $builder::from_env();
-                for (name, value) in &settings {
+                let mut builder = $builder::from_env().with_retry(retry);
+                for (name, value) in settings {
                     let key = name.to_ascii_lowercase().parse();
-                    let key = key.map_err(|error| wrong(&error))?;
-                    builder = builder.with_config(key, value);
+                    builder = builder.with_config(key.map_err(|error| wrong(&error))?, value);
                 }
-                let builder = builder.with_retry(retry).with_http_connector(observing);
-                let store = builder$($fixed)*.build();
-                Arc::new(store.map_err(|error| wrong(&error))?)
+                Arc::new(builder$($fixed)*.build().map_err(|error| wrong(&error))?)
             }};
         }
         let store: Arc<dyn ObjectStore> = match scheme {
             "s3" => open!(
                 AmazonS3Builder
-                    .with_bucket_name(first)
+                    .with_bucket_name(bucket)
                     .with_conditional_put(S3ConditionalPut::ETagMatch)
                     // Not all stores have it.
                     .with_disable_bulk_delete(true)
             ),
-            "gs" => open!(GoogleCloudStorageBuilder.with_bucket_name(first)),
-            _ => open!(
+            "gs" => open!(GoogleCloudStorageBuilder.with_bucket_name(bucket)),
+            "az" => open!(
                 MicrosoftAzureBuilder
                     .with_account(first)
-                    .with_container_name(container)
+                    .with_container_name(bucket)
             ),
+            _ => return Err(wrong(&FORM)),
         };
-        let slash = if container.is_empty() { "" } else { "/" };
-        Ok(Bucket {
-            store,
-            url: format!("{scheme}://{first}{slash}{container}"),
-            prefix,
-            has_generations: scheme == "gs",
-        })
+        Ok((store, bucket.to_owned(), prefix))
     }
 }
+
+const FORM: &str = "it is not the URL of a bucket: use s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or \
+    az://ACCOUNT/CONTAINER/PREFIX, with a prefix of names with / between them";
 
 /// A secret must not be in a log.
 impl fmt::Debug for BucketAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BucketAccess")
-            .field("url", &self.url)
-            .field("endpoint", &self.endpoint)
-            .finish_non_exhaustive()
+        let mut f = f.debug_struct("BucketAccess");
+        f.field("url", &self.url).finish_non_exhaustive()
     }
 }

@@ -3,43 +3,41 @@
 //! A register is an object, and its version is the object's ETag, or its generation at Google. A
 //! replace is one conditional request. Three rules keep the meaning of an answer:
 //!
-//! - Each request is sent once. The client's own repetitions are off, because the repetition of a
-//!   request that was applied is refused.
+//! - Each request is sent once: the repetition of a request that was applied is refused.
 //! - A refusal is not believed: a store may also refuse a request because another one is under way.
 //!   The present value shows the outcome.
 //! - A store must have passed [`BucketHome::probe`]: not all of them compare the version, or compare
 //!   and write in one step.
 
 mod access;
-mod observed;
 mod probe;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
-use object_store::{Error, GetOptions, PutMode, PutOptions, UpdateVersion};
+use object_store::{Error, GetOptions, ObjectStore, PutMode, UpdateVersion};
 use tokio::time::timeout;
 
-use self::access::Bucket;
 pub use self::access::BucketAccess;
-use self::observed::{Answer, Stage, observe};
 use crate::{
-    BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register, RegisterKey,
-    Replaced, Seen, Version, describe,
+    BoxFuture, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
+    Seen, Version, describe,
 };
 
 /// A prefix of a bucket. Registers are objects below `PREFIX/register/`, and files are objects below
 /// `PREFIX/file/`.
 #[derive(Debug)]
 pub struct BucketHome {
-    bucket: Bucket,
-    identity: Identity,
+    store: Arc<dyn ObjectStore>,
+    /// The name of the bucket or container.
+    bucket: String,
+    prefix: RegisterKey,
+    /// The origin of all answers. Its identity is the URL.
+    seen: Seen,
     attempt: Duration,
-    /// The warning of the probe.
-    warning: Mutex<Option<String>>,
 }
 
 /// The end of the name of each object. Names have no such character, so no object has the name of a
@@ -52,31 +50,17 @@ const REGISTER: &str = "register";
 /// The part of the name that all files have.
 const FILE: &str = "file";
 
-/// The greatest number of requests that one call sends at once.
-const AT_ONCE: usize = 16;
+/// The error of the client if a bucket is in another region.
+const WRONG_REGION: &str = "incorrectly configured region";
 
-/// A request that was not done.
-struct Refused {
-    reason: Reason,
-    failure: Failure,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    /// There is no such object.
-    Missing,
-    /// The object has the known version.
-    Unchanged,
-    /// The condition does not hold, or another request is under way.
-    Condition,
-    Other,
-}
+/// The greatest number of registers that are read at once.
+const READS: usize = 16;
 
 impl BucketHome {
-    /// The limits of a bucket. Larger objects are possible, but one request writes each of them.
+    /// The limits of a bucket. The client does not show the date of an answer.
     pub const LIMITS: Limits = Limits {
         value: 1 << 20,
-        has_date: true,
+        has_date: false,
     };
 
     /// Creates the home. `attempt` is the longest time of a request.
@@ -85,127 +69,117 @@ impl BucketHome {
     ///
     /// [`Failure::Misconfigured`] if the access is wrong. No request is sent.
     pub fn new(access: &BucketAccess, attempt: Duration) -> Result<Self, Failure> {
-        let bucket = access.open()?;
+        let (store, bucket, prefix) = access.open()?;
         Ok(Self {
-            identity: Identity::new(format!("{}/{}", bucket.url, bucket.prefix)),
+            store,
             bucket,
+            prefix,
+            seen: Seen {
+                identity: Identity::new(access.url.trim_end_matches('/')),
+                date: None,
+            },
             attempt,
-            warning: Mutex::default(),
         })
     }
 
     fn path(&self, kind: &str, key: &RegisterKey) -> Path {
-        Path::from(format!("{}/{kind}/{key}{END}", self.bucket.prefix))
+        Path::from(format!("{}/{kind}/{key}{END}", self.prefix))
     }
 
-    /// Waits for the outcome of a request to an object, or to a folder.
     async fn ask<T>(
         &self,
-        path: &Path,
         request: impl Future<Output = object_store::Result<T>>,
-    ) -> (Seen, Result<T, Refused>) {
-        let (outcome, answer) = observe(timeout(self.attempt, request)).await;
-        let seen = Seen {
-            identity: self.identity.clone(),
-            date: answer.date,
-        };
-        let error = match outcome {
-            Ok(Ok(done)) => return (seen, Ok(done)),
-            Ok(Err(error)) => Some(error),
-            Err(_) => None,
-        };
-        (seen, Err(self.refused(path, error.as_ref(), answer)))
+    ) -> object_store::Result<T> {
+        let answer = timeout(self.attempt, request).await;
+        answer.unwrap_or_else(|_| {
+            Err(Error::Generic {
+                store: "bucket",
+                source: format!("no answer in {:.1} s", self.attempt.as_secs_f64()).into(),
+            })
+        })
     }
 
-    /// Returns the meaning of an error; `None` is no answer in time.
-    fn refused(&self, path: &Path, error: Option<&Error>, answer: Answer) -> Refused {
-        let text = match &error {
-            Some(error) => describe(error),
-            None => format!("no answer in {:.1} s", self.attempt.as_secs_f64()),
+    /// Returns the meaning of an error of a request to this object.
+    fn failure(&self, path: &Path, error: &Error) -> Failure {
+        // The client shows the URL, the status and the answer only in its text.
+        let text = describe(error);
+        let between = |start: &str, end: &str| {
+            let (_, rest) = text.split_once(start)?;
+            Some(rest.split_once(end)?.0)
         };
-        // The answers of all providers have these elements.
-        let element = |name: &str| {
-            let (_, rest) = text.split_once(&format!("<{name}>"))?;
-            Some(rest.split_once("</")?.0)
-        };
-        let code = element("Code").unwrap_or_default();
-        let is_missing = ["NoSuchBucket", "ContainerNotFound"].contains(&code);
-        let reason = match error {
-            _ if is_missing => Reason::Other,
-            Some(Error::NotFound { .. }) => Reason::Missing,
-            Some(Error::NotModified { .. }) => Reason::Unchanged,
-            Some(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Reason::Condition,
-            _ => Reason::Other,
-        };
-        let text = match (answer.status, element("Message")) {
-            (Some(status), Some(message)) => format!("answer {status} {code}: {message}"),
+        let status = between("status code: ", " ").unwrap_or_default();
+        let reason = match (between("<Code>", "<"), between("<Message>", "<")) {
+            (Some(code), Some(message)) => format!("answer {status} {code}: {message}"),
             _ => text.split_whitespace().collect::<Vec<_>>().join(" "),
         };
-        let text = format!("{}/{path}: {text}", self.bucket.url);
-        let wrong = |remedy: &str| Failure::Misconfigured(format!("{text}. {remedy}"));
-        let failure = match (answer.status, answer.stage) {
-            _ if is_missing => wrong("Create the bucket, or correct its URL"),
-            (None, Stage::Credentials) if error.is_some() => wrong(
-                "There are no credentials: set the variables of the provider, for example \
-                 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine or pod a role",
-            ),
-            (None, Stage::Credentials | Stage::NotConnected) | (Some(429), _) => {
-                Failure::NotApplied(text)
+        let reason = format!("{path} in bucket {}: {reason}", self.bucket);
+        let is_of_bucket = text.contains(&self.bucket) || text.contains("REDACTED");
+        match status {
+            _ if text.contains("Error performing ") && !is_of_bucket => {
+                Failure::Misconfigured(format!(
+                    "{reason}. The client has no credentials: set the variables of the provider, \
+                     for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine \
+                     or pod a role"
+                ))
             }
-            (Some(401 | 403), _) => wrong(
-                "The credentials need the rights to read, write, list and delete objects below \
-                 the prefix",
-            ),
-            (Some(507), _) => Failure::Full(text),
-            (Some(501), _) => wrong("Use a store that has conditional writes"),
-            (Some(300..=399), _) if reason == Reason::Other => {
-                wrong("Correct the region or the endpoint")
+            "429" => Failure::NotApplied(reason),
+            "507" => Failure::Full(reason),
+            // Another request was under way, the condition did not hold, or it took too long.
+            "408" | "409" | "412" => Failure::Unknown(reason),
+            _ if status.starts_with('4') || status == "501" || text.contains(WRONG_REGION) => {
+                Failure::Misconfigured(reason)
             }
-            // Another request was under way, or it took too long.
-            (Some(408 | 409 | 412), _) => Failure::Unknown(text),
-            (Some(400..=499), _) => Failure::Misconfigured(text),
-            _ => Failure::Unknown(text),
-        };
-        Refused { reason, failure }
+            _ => Failure::Unknown(reason),
+        }
     }
 
-    fn version(&self, e_tag: Option<String>, generation: Option<String>) -> Option<Version> {
-        let version = match self.bucket.has_generations {
-            true => generation,
-            false => e_tag,
-        };
-        version.map(Version::new)
+    /// Returns the version of an object. Without an ETag it is empty, and the probe refuses the store.
+    fn version(&self, e_tag: Option<String>, generation: Option<String>) -> Version {
+        let is_google = self.seen.identity.as_str().starts_with("gs:");
+        let version = if is_google { generation } else { e_tag };
+        Version::new(version.unwrap_or_default())
     }
 
     async fn get(&self, path: &Path, known: Option<&Version>) -> Result<Read, Failure> {
-        let has_generations = self.bucket.has_generations;
-        // A generation is no ETag.
-        let known_e_tag = known.filter(|_| !has_generations);
         let options = GetOptions {
-            if_none_match: known_e_tag.map(|known| known.as_str().to_owned()),
+            if_none_match: known.map(|known| known.as_str().to_owned()),
             ..GetOptions::default()
         };
-        let request = async {
-            let found = self.bucket.store.get_opts(path, options).await?;
+        let found = async {
+            let found = self.store.get_opts(path, options).await?;
             let meta = found.meta.clone();
             Ok((self.version(meta.e_tag, meta.version), found.bytes().await?))
         };
-        match self.ask(path, request).await {
-            (seen, Ok((Some(version), _))) if has_generations && known == Some(&version) => {
-                Ok(Read::Unchanged(seen))
-            }
-            (seen, Ok((Some(version), value))) => Ok(Read::Found {
+        let seen = self.seen.clone();
+        match self.ask(found).await {
+            // A generation is no ETag, so the object is sent again.
+            Ok((version, _)) if known == Some(&version) => Ok(Read::Unchanged(seen)),
+            Ok((version, value)) => Ok(Read::Found {
                 version,
                 value,
                 seen,
             }),
-            (_, Ok((None, _))) => Err(self.no_version(path)),
-            (seen, Err(refused)) => match refused.reason {
-                Reason::Missing => Ok(Read::Absent(seen)),
-                Reason::Unchanged => Ok(Read::Unchanged(seen)),
-                _ => Err(refused.failure),
-            },
+            Err(Error::NotModified { .. }) => Ok(Read::Unchanged(seen)),
+            Err(error @ Error::NotFound { .. }) if !is_without_bucket(&error) => {
+                Ok(Read::Absent(seen))
+            }
+            Err(error) => Err(self.failure(path, &error)),
         }
+    }
+
+    /// Sends a write, and returns the new version.
+    async fn send(
+        &self,
+        path: &Path,
+        mode: PutMode,
+        value: Bytes,
+    ) -> object_store::Result<Version> {
+        let put = async {
+            let done = self.store.put_opts(path, value.into(), mode.into());
+            let done = done.await?;
+            Ok(self.version(done.e_tag, done.version))
+        };
+        self.ask(put).await
     }
 
     /// Replaces or creates an object.
@@ -216,79 +190,63 @@ impl BucketHome {
         value: Bytes,
     ) -> Result<Replaced, Failure> {
         // This home has one identity, so a version of another one is not sent.
-        if expected.identity != self.identity {
+        if expected.identity != self.seen.identity {
             return Ok(Replaced::Changed(self.get(path, None).await?));
         }
-        let mode = match &expected.version {
+        let mode = match expected.version.as_ref().map(Version::as_str) {
             None => PutMode::Create,
             Some(version) => PutMode::Update(UpdateVersion {
-                e_tag: Some(version.as_str().to_owned()),
-                version: Some(version.as_str().to_owned()),
+                e_tag: Some(version.to_owned()),
+                version: Some(version.to_owned()),
             }),
         };
         let refused = match self.send(path, mode, value.clone()).await {
-            (seen, Ok(Some(version))) => return Ok(Replaced::Done { version, seen }),
-            (_, Ok(None)) => return Err(self.no_version(path)),
-            (_, Err(refused)) if refused.reason == Reason::Condition => refused.failure.to_string(),
-            (_, Err(refused)) => return Err(refused.failure),
+            Ok(version) => {
+                let seen = self.seen.clone();
+                return Ok(Replaced::Done { version, seen });
+            }
+            Err(error @ (Error::AlreadyExists { .. } | Error::Precondition { .. })) => error,
+            Err(error) => return Err(self.failure(path, &error)),
         };
-        let found = self.get(path, None).await;
-        let found = found.map_err(|failure| Failure::Unknown(format!("{refused}; {failure}")))?;
-        let shown = match &found {
-            Read::Found { version, .. } => Some(version),
-            _ => None,
-        };
-        match found {
-            // Another request was under way, or this one still is.
-            _ if shown == expected.version.as_ref() => Err(Failure::Unknown(refused)),
+        let unknown = |failure: Failure| Failure::Unknown(failure.to_string());
+        match self.get(path, None).await.map_err(unknown)? {
             // Values differ, so an earlier attempt was applied.
             Read::Found {
                 version,
                 value: found,
                 seen,
             } if found == value => Ok(Replaced::Done { version, seen }),
+            // Another request was under way, and this one may still be.
+            Read::Found { version, .. } if Some(&version) == expected.version.as_ref() => {
+                Err(unknown(self.failure(path, &refused)))
+            }
+            Read::Absent(_) if expected.version.is_none() => {
+                Err(unknown(self.failure(path, &refused)))
+            }
             found => Ok(Replaced::Changed(found)),
         }
     }
 
-    async fn send(
-        &self,
-        path: &Path,
-        mode: PutMode,
-        value: Bytes,
-    ) -> (Seen, Result<Option<Version>, Refused>) {
-        let options = PutOptions::from(mode);
-        let put = self.bucket.store.put_opts(path, value.into(), options);
-        let put = async {
-            let done = put.await?;
-            Ok(self.version(done.e_tag, done.version))
-        };
-        self.ask(path, put).await
-    }
-
-    fn no_version(&self, path: &Path) -> Failure {
-        Failure::Unknown(format!(
-            "{}/{path}: the answer has no ETag",
-            self.bucket.url
-        ))
-    }
-
     /// Deletes objects. A missing object is no error.
     async fn remove(&self, paths: Vec<Path>) -> Result<(), Failure> {
+        let folder = Path::from(self.prefix.as_str());
         let paths = stream::iter(paths.into_iter().map(Ok)).boxed();
-        let deletions = self.bucket.store.delete_stream(paths);
-        let deletions = deletions.map(|deleted| match deleted {
-            Err(Error::NotFound { .. }) => Ok(()),
-            deleted => deleted.map(drop),
-        });
-        let folder = Path::from(self.bucket.prefix.as_str());
-        let (_, deleted) = self.ask(&folder, deletions.try_collect::<()>()).await;
-        deleted.map_err(|refused| refused.failure)
+        let deletions = self
+            .store
+            .delete_stream(paths)
+            .map(|deleted| match deleted {
+                Err(Error::NotFound { .. }) => Ok(()),
+                deleted => deleted.map(drop),
+            });
+        let deleted = self.ask(deletions.try_collect::<()>()).await;
+        deleted.map_err(|error| self.failure(&folder, &error))
     }
+}
 
-    fn warning(&self) -> MutexGuard<'_, Option<String>> {
-        self.warning.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Whether an object is missing because there is no bucket.
+fn is_without_bucket(error: &Error) -> bool {
+    let text = error.to_string();
+    text.contains("NoSuchBucket") || text.contains("ContainerNotFound")
 }
 
 impl Register for BucketHome {
@@ -326,8 +284,8 @@ impl Files for BucketHome {
         Box::pin(async move {
             Self::LIMITS.check(name, &content)?;
             let path = self.path(FILE, name);
-            let (_, sent) = self.send(&path, PutMode::Overwrite, content).await;
-            sent.map(drop).map_err(|refused| refused.failure)
+            let sent = self.send(&path, PutMode::Overwrite, content).await;
+            sent.map(drop).map_err(|error| self.failure(&path, &error))
         })
     }
 
@@ -336,10 +294,10 @@ impl Files for BucketHome {
         name: &'a RegisterKey,
     ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
         Box::pin(async move {
-            Ok(match self.get(&self.path(FILE, name), None).await? {
-                Read::Found { value, .. } => Some(value),
-                _ => None,
-            })
+            match self.get(&self.path(FILE, name), None).await? {
+                Read::Found { value, .. } => Ok(Some(value)),
+                _ => Ok(None),
+            }
         })
     }
 
@@ -353,11 +311,11 @@ impl Files for BucketHome {
         folder: &'a RegisterKey,
     ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
         Box::pin(async move {
-            let all = format!("{}/{FILE}/", self.bucket.prefix);
+            let all = format!("{}/{FILE}/", self.prefix);
             let path = Path::from(format!("{all}{folder}"));
-            let objects = self.bucket.store.list(Some(&path)).try_collect::<Vec<_>>();
-            let (_, objects) = self.ask(&path, objects).await;
-            let objects = objects.map_err(|refused| refused.failure)?;
+            let objects = self.store.list(Some(&path)).try_collect::<Vec<_>>();
+            let objects = self.ask(objects).await;
+            let objects = objects.map_err(|error| self.failure(&path, &error))?;
             let names = objects.iter().filter_map(|object| {
                 let name = object.location.as_ref().strip_prefix(&all)?;
                 name.strip_suffix(END)?.parse().ok()
@@ -373,13 +331,6 @@ impl Files for BucketHome {
         keys: &'a [RegisterKey],
     ) -> BoxFuture<'a, Result<Vec<Read>, Failure>> {
         let reads = stream::iter(keys).map(|key| self.read(key, None));
-        Box::pin(reads.buffered(AT_ONCE).try_collect())
-    }
-
-    fn facts(&self) -> HomeFacts {
-        HomeFacts {
-            warnings: self.warning().iter().cloned().collect(),
-            ..HomeFacts::default()
-        }
+        Box::pin(reads.buffered(READS).try_collect())
     }
 }

@@ -31,8 +31,6 @@ pub(super) enum Flaw {
     IgnoresIfMatch,
     /// A read shows the value before the last write.
     ReadsLate,
-    /// A read with the known ETag sends the object.
-    SendsAgain,
     /// A replace creates an object.
     CreatesMissing,
     /// The condition is checked first, and the object is written later.
@@ -43,8 +41,6 @@ pub(super) enum Flaw {
 /// The fault of one write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
-    /// None.
-    Pass,
     /// It is not applied, and has this answer.
     Refused(u16, &'static str),
     /// It is applied, and has this answer.
@@ -134,10 +130,10 @@ impl Fake {
             }
             Some(Fault::Applied(status)) => (Some(status), true),
             Some(Fault::AnswerLost) => (Some(0), true),
-            None | Some(Fault::Pass) => (None, true),
+            None => (None, true),
         };
         let holds = self.lock().holds(name, headers, self.flaw);
-        if holds && self.flaw == Flaw::ChecksAndWrites && name.ends_with("-2") {
+        if holds && self.flaw == Flaw::ChecksAndWrites && name.ends_with("/raced") {
             self.racers.wait().await;
         }
         let written = match holds && applies {
@@ -167,7 +163,7 @@ impl Fake {
         };
         match self.flaw {
             Flaw::ReadsLate => (object.headers(), object.before).into_response(),
-            flaw if known == Some(&object.e_tag) && flaw != Flaw::SendsAgain => {
+            _ if known == Some(&object.e_tag) => {
                 (StatusCode::NOT_MODIFIED, object.headers()).into_response()
             }
             _ => (object.headers(), object.value).into_response(),

@@ -82,31 +82,27 @@ async fn a_bucket_of_google_passes_all_checks_and_the_probe() {
         ("GOOGLE_BEARER_TOKEN".into(), "token".into()),
     ];
     let homes = [(); 2].map(|()| BucketHome::new(&access, ATTEMPT).unwrap());
-    homes[0].probe().await.unwrap();
+    assert_eq!(homes[0].probe().await, Ok(None));
     checks::pass(&[&homes[0], &homes[1]], "part").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_probe_names_the_rule_that_a_store_does_not_keep() {
     for (flaw, problem) in [
-        (Flaw::RefusesCreates, "does not create an object"),
+        (Flaw::RefusesCreates, "no certain outcome"),
         (Flaw::GivesNoETag, "ETag Header missing"),
         (Flaw::IgnoresIfNoneMatch, "it ignores If-None-Match"),
-        (Flaw::RefusesReplaces, "does not replace an object"),
-        (Flaw::KeepsETag, "stays the same when its content changes"),
+        (Flaw::RefusesReplaces, "no certain outcome"),
+        (Flaw::KeepsETag, "does not change the ETag"),
         (Flaw::IgnoresIfMatch, "it ignores If-Match"),
         (Flaw::ReadsLate, "does not show the last write"),
-        (Flaw::SendsAgain, "sends it again"),
-        (
-            Flaw::CreatesMissing,
-            "creates an object that it is asked to replace",
-        ),
-        (Flaw::ChecksAndWrites, "one of 4 creates at once"),
+        (Flaw::CreatesMissing, "creates an object that is missing"),
+        (Flaw::ChecksAndWrites, "of four writes"),
     ] {
         let fake = Fake::start(flaw).await;
         let failure = home(&fake).probe().await.unwrap_err().to_string();
         assert!(failure.contains(problem), "{flaw:?}: {failure}");
-        assert!(failure.contains("s3://bucket"), "{failure}");
+        assert!(failure.contains("bucket"), "{failure}");
         assert_eq!(fake.names(), <[String; 0]>::default(), "{flaw:?}");
     }
 }
@@ -115,26 +111,15 @@ async fn the_probe_names_the_rule_that_a_store_does_not_keep() {
 async fn a_bucket_that_deletes_nothing_is_warned_of() {
     let fake = Fake::start(Flaw::KeepsDeleted).await;
     let home = home(&fake);
-    home.probe().await.unwrap();
-    let warnings = home.facts().warnings;
-    assert!(
-        warnings[0].contains("does not delete objects"),
-        "{warnings:?}"
-    );
-    assert!(warnings[0].contains("AccessDenied"), "{warnings:?}");
+    let warning = home.probe().await.unwrap().unwrap();
+    assert!(warning.contains("does not delete objects"), "{warning}");
+    assert!(warning.contains("AccessDenied"), "{warning}");
 }
 
 #[tokio::test]
 async fn a_write_that_is_not_permitted_so_soon_is_repeated_by_the_probe() {
     let (fake, home) = start().await;
     fake.fail_next(Fault::Refused(429, "SlowDown"));
-    home.probe().await.unwrap();
-    // A race in which all are refused is repeated, too.
-    let writes = fake.writes();
-    home.probe().await.unwrap();
-    let before_the_race = fake.writes() - writes - 8;
-    (0..before_the_race).for_each(|_| fake.fail_next(Fault::Pass));
-    (0..4).for_each(|_| fake.fail_next(Fault::Refused(409, "ConditionalRequestConflict")));
     home.probe().await.unwrap();
 }
 
@@ -214,30 +199,20 @@ async fn a_failure_says_what_was_applied_and_names_the_object() {
             "answer 429 SlowDown: the text",
         ),
         (507, "StorageFull", full, "answer 507"),
+        (403, "AccessDenied", misconfigured, "answer 40"),
+        (401, "Unauthorized", misconfigured, "answer 40"),
         (
-            403,
-            "AccessDenied",
+            404,
+            "NoSuchBucket",
             misconfigured,
-            "need the rights to read",
+            "answer 404 NoSuchBucket",
         ),
-        (
-            401,
-            "Unauthorized",
-            misconfigured,
-            "need the rights to read",
-        ),
-        (404, "NoSuchBucket", misconfigured, "Create the bucket"),
-        (
-            501,
-            "NotImplemented",
-            misconfigured,
-            "has conditional writes",
-        ),
+        (501, "NotImplemented", misconfigured, "answer 501"),
         (
             301,
             "PermanentRedirect",
             misconfigured,
-            "Correct the region",
+            "incorrectly configured region",
         ),
         (400, "InvalidArgument", misconfigured, "answer 400"),
     ] {
@@ -246,13 +221,16 @@ async fn a_failure_says_what_was_applied_and_names_the_object() {
         assert!(is_right(&failure), "{failure:?}");
         let failure = failure.to_string();
         assert!(failure.contains(text), "{failure}");
-        assert!(failure.contains("s3://bucket/a/b/register/a"), "{failure}");
+        assert!(
+            failure.contains("a/b/register/a! in bucket bucket"),
+            "{failure}"
+        );
         assert!(!failure.contains('\n'), "{failure}");
     }
 }
 
 #[tokio::test]
-async fn without_credentials_or_a_connection_nothing_is_applied() {
+async fn without_a_connection_or_credentials_the_outcome_says_what_is_known() {
     let (fake, home) = start().await;
     let key = "a".parse().unwrap();
     let identity = absent(&home, &key).await;
@@ -260,7 +238,7 @@ async fn without_credentials_or_a_connection_nothing_is_applied() {
     access.endpoint = Some("http://127.0.0.1:1".into());
     let away = BucketHome::new(&access, ATTEMPT).unwrap();
     let failure = replace(&away, "a", &identity, None, "x").await.unwrap_err();
-    assert!(matches!(failure, Failure::NotApplied(_)), "{failure:?}");
+    assert!(matches!(failure, Failure::Unknown(_)), "{failure:?}");
     access.endpoint = Some(fake.url());
     // There is no role either.
     access.settings = vec![("AWS_METADATA_ENDPOINT".into(), "http://127.0.0.1:1".into())];
@@ -282,14 +260,14 @@ async fn without_credentials_or_a_connection_nothing_is_applied() {
 #[test]
 fn a_wrong_access_is_named_before_any_request() {
     for (url, problem) in [
-        ("bucket/a", "s3://BUCKET/PREFIX"),
-        ("s3://bucket", "s3://BUCKET/PREFIX"),
-        ("s3:///a", "s3://BUCKET/PREFIX"),
-        ("file://bucket/a", "s3://BUCKET/PREFIX"),
-        ("az://account/container", "az://ACCOUNT/CONTAINER/PREFIX"),
-        ("s3://bucket/", "the prefix is not valid"),
-        ("s3://bucket/a b", "the prefix is not valid"),
-        ("s3://bucket/a//b", "the prefix is not valid"),
+        ("bucket/a", "URL of a bucket"),
+        ("s3://bucket", "URL of a bucket"),
+        ("s3:///a", "URL of a bucket"),
+        ("file://bucket/a", "URL of a bucket"),
+        ("az://account/container", "URL of a bucket"),
+        ("s3://bucket/", "names with / between"),
+        ("s3://bucket/a b", "names with / between"),
+        ("s3://bucket/a//b", "names with / between"),
     ] {
         match BucketHome::new(&BucketAccess::new(url), ATTEMPT) {
             Err(Failure::Misconfigured(text)) => {
@@ -301,11 +279,11 @@ fn a_wrong_access_is_named_before_any_request() {
     let mut access = BucketAccess::new("gs://bucket/a");
     access.endpoint = Some("http://127.0.0.1:1".into());
     let text = BucketHome::new(&access, ATTEMPT).unwrap_err().to_string();
-    assert!(text.contains("for s3:// only"), "{text}");
+    assert!(text.contains("aws_endpoint"), "{text}");
     access = BucketAccess::new("s3://bucket/a/");
     access.endpoint = Some("127.0.0.1:1".into());
     let text = BucketHome::new(&access, ATTEMPT).unwrap_err().to_string();
-    assert!(text.contains("127.0.0.1:1 can't be used"), "{text}");
+    assert!(text.contains("127.0.0.1:1 does not begin"), "{text}");
     access.endpoint = None;
     access.settings = vec![("AWS_REGOIN".into(), "s3cret".into())];
     let text = BucketHome::new(&access, ATTEMPT).unwrap_err().to_string();
