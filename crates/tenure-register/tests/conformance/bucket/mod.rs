@@ -248,7 +248,7 @@ async fn without_a_connection_or_credentials_the_outcome_says_what_is_known() {
             .await
             .unwrap_err(),
         anonymous.list(&key).await.unwrap_err(),
-        anonymous.delete(&[key.clone()]).await.unwrap_err(),
+        anonymous.delete(std::slice::from_ref(&key)).await.unwrap_err(),
     ] {
         match failure {
             Failure::Misconfigured(text) => assert!(text.contains("AWS_ACCESS_KEY_ID"), "{text}"),
