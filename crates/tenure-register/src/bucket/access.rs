@@ -60,7 +60,7 @@ impl BucketAccess {
                 let problem = format!("the endpoint {endpoint} does not begin with https://");
                 return Err(wrong(&problem));
             }
-            settings.push(("AWS_ENDPOINT".into(), endpoint.clone()));
+            settings.push(("AWS_ENDPOINT_URL_S3".into(), endpoint.clone()));
             settings.push(("AWS_ALLOW_HTTP".into(), is_plain.to_string()));
         }
         // A repeated request whose first answer was lost would be refused, although the first one was

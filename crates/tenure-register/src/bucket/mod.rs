@@ -23,8 +23,8 @@ use tokio::time::timeout;
 
 pub use self::access::BucketAccess;
 use crate::{
-    BoxFuture, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
-    Seen, Version, describe,
+    Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced, Reply, Seen,
+    Version, describe,
 };
 
 /// A prefix of a bucket. Registers are objects below `PREFIX/register/`, and files are objects below
@@ -250,11 +250,7 @@ fn is_without_bucket(error: &Error) -> bool {
 }
 
 impl Register for BucketHome {
-    fn read<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        known: Option<&'a Version>,
-    ) -> BoxFuture<'a, Result<Read, Failure>> {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Reply<'a, Read> {
         Box::pin(async move { self.get(&self.path(REGISTER, key), known).await })
     }
 
@@ -263,7 +259,7 @@ impl Register for BucketHome {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Replaced, Failure>> {
+    ) -> Reply<'a, Replaced> {
         Box::pin(async move {
             Self::LIMITS.check(key, &value)?;
             self.put(&self.path(REGISTER, key), expected, value).await
@@ -276,11 +272,7 @@ impl Register for BucketHome {
 }
 
 impl Files for BucketHome {
-    fn write<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-        content: Bytes,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Reply<'a, ()> {
         Box::pin(async move {
             Self::LIMITS.check(name, &content)?;
             let path = self.path(FILE, name);
@@ -289,10 +281,7 @@ impl Files for BucketHome {
         })
     }
 
-    fn read_file<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Reply<'a, Option<Bytes>> {
         Box::pin(async move {
             match self.get(&self.path(FILE, name), None).await? {
                 Read::Found { value, .. } => Ok(Some(value)),
@@ -301,15 +290,12 @@ impl Files for BucketHome {
         })
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Reply<'a, ()> {
         let paths = names.iter().map(|name| self.path(FILE, name)).collect();
         Box::pin(self.remove(paths))
     }
 
-    fn list<'a>(
-        &'a self,
-        folder: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Reply<'a, Vec<RegisterKey>> {
         Box::pin(async move {
             let all = format!("{}/{FILE}/", self.prefix);
             let path = Path::from(format!("{all}{folder}"));
@@ -326,10 +312,7 @@ impl Files for BucketHome {
         })
     }
 
-    fn read_many<'a>(
-        &'a self,
-        keys: &'a [RegisterKey],
-    ) -> BoxFuture<'a, Result<Vec<Read>, Failure>> {
+    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Reply<'a, Vec<Read>> {
         let reads = stream::iter(keys).map(|key| self.read(key, None));
         Box::pin(reads.buffered(READS).try_collect())
     }

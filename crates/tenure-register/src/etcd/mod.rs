@@ -29,7 +29,7 @@ use self::wire::{
 };
 use crate::{
     BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register, RegisterKey,
-    Replaced, Seen, Version,
+    Replaced, Reply, Seen, Version,
 };
 
 /// The members of an etcd cluster, and the access to them.
@@ -322,11 +322,7 @@ fn read(seen: Seen, found: Option<KeyValue>) -> Read {
 }
 
 impl Register for EtcdHome {
-    fn read<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        known: Option<&'a Version>,
-    ) -> BoxFuture<'a, Result<Read, Failure>> {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Reply<'a, Read> {
         Box::pin(async move {
             let mut connection = self.take()?;
             let answer = connection.read(self.key(REGISTER, key)).await;
@@ -346,7 +342,7 @@ impl Register for EtcdHome {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Replaced, Failure>> {
+    ) -> Reply<'a, Replaced> {
         Box::pin(async move {
             Self::LIMITS.check(key, &value)?;
             let mut connection = self.take()?;
@@ -369,11 +365,7 @@ const REGISTER: &str = "register";
 const FILE: &str = "file";
 
 impl Files for EtcdHome {
-    fn write<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-        content: Bytes,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Reply<'a, ()> {
         Box::pin(async move {
             Self::LIMITS.check(name, &content)?;
             let put = TxnOperation::Put {
@@ -384,10 +376,7 @@ impl Files for EtcdHome {
         })
     }
 
-    fn read_file<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Reply<'a, Option<Bytes>> {
         Box::pin(async move {
             let request = RangeRequest {
                 key: self.key(FILE, name),
@@ -398,7 +387,7 @@ impl Files for EtcdHome {
         })
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Reply<'a, ()> {
         Box::pin(async move {
             for names in names.chunks(MOST_OPERATIONS) {
                 let deletions = names.iter().map(|name| TxnOperation::DeleteRange {
@@ -411,10 +400,7 @@ impl Files for EtcdHome {
         })
     }
 
-    fn list<'a>(
-        &'a self,
-        folder: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Reply<'a, Vec<RegisterKey>> {
         Box::pin(async move {
             let all = format!("{}{FILE}/", self.config.prefix);
             let prefix = format!("{all}{folder}/");
@@ -433,10 +419,7 @@ impl Files for EtcdHome {
         })
     }
 
-    fn read_many<'a>(
-        &'a self,
-        keys: &'a [RegisterKey],
-    ) -> BoxFuture<'a, Result<Vec<Read>, Failure>> {
+    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Reply<'a, Vec<Read>> {
         Box::pin(async move {
             let mut connection = self.take()?;
             let keys: Vec<_> = keys.iter().map(|key| self.key(REGISTER, key)).collect();

@@ -2,8 +2,7 @@
 
 use tenure_register::memory::MemoryHome;
 use tenure_register::{
-    BoxFuture, Bytes, Expected, Failure, Files, Limits, Read, Register, RegisterKey, Replaced,
-    Version,
+    Bytes, Expected, Failure, Files, Limits, Read, Register, RegisterKey, Replaced, Reply, Version,
 };
 
 use crate::checks;
@@ -75,11 +74,7 @@ impl WrongHome {
 }
 
 impl Register for WrongHome {
-    fn read<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        known: Option<&'a Version>,
-    ) -> BoxFuture<'a, Result<Read, Failure>> {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Reply<'a, Read> {
         Box::pin(async move { self.0.read(&self.key(key), known).await })
     }
 
@@ -88,7 +83,7 @@ impl Register for WrongHome {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Replaced, Failure>> {
+    ) -> Reply<'a, Replaced> {
         Box::pin(async move {
             let (key, mut expected) = (self.key(key), expected.clone());
             let present = self.present(&key).await?;
@@ -118,29 +113,19 @@ impl Register for WrongHome {
 }
 
 impl Files for WrongHome {
-    fn write<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-        content: Bytes,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Reply<'a, ()> {
         self.0.write(name, content)
     }
 
-    fn read_file<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Reply<'a, Option<Bytes>> {
         self.0.read_file(name)
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Reply<'a, ()> {
         self.0.delete(names)
     }
 
-    fn list<'a>(
-        &'a self,
-        folder: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Reply<'a, Vec<RegisterKey>> {
         self.0.list(folder)
     }
 }

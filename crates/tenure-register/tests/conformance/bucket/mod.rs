@@ -248,7 +248,10 @@ async fn without_a_connection_or_credentials_the_outcome_says_what_is_known() {
             .await
             .unwrap_err(),
         anonymous.list(&key).await.unwrap_err(),
-        anonymous.delete(std::slice::from_ref(&key)).await.unwrap_err(),
+        anonymous
+            .delete(std::slice::from_ref(&key))
+            .await
+            .unwrap_err(),
     ] {
         match failure {
             Failure::Misconfigured(text) => assert!(text.contains("AWS_ACCESS_KEY_ID"), "{text}"),
@@ -279,7 +282,7 @@ fn a_wrong_access_is_named_before_any_request() {
     let mut access = BucketAccess::new("gs://bucket/a");
     access.endpoint = Some("http://127.0.0.1:1".into());
     let text = BucketHome::new(&access, ATTEMPT).unwrap_err().to_string();
-    assert!(text.contains("aws_endpoint"), "{text}");
+    assert!(text.contains("aws_endpoint_url_s3"), "{text}");
     access = BucketAccess::new("s3://bucket/a/");
     access.endpoint = Some("127.0.0.1:1".into());
     let text = BucketHome::new(&access, ATTEMPT).unwrap_err().to_string();
