@@ -24,8 +24,8 @@ use tenure_core::UnixMillis;
 use tenure_core::time::millis;
 
 use crate::{
-    Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced, Reply, Seen,
-    Version,
+    Answering, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
+    Seen, Version,
 };
 
 /// The first line of each value.
@@ -76,7 +76,7 @@ impl FolderHome {
     fn run<'a, T: Send + 'static>(
         &self,
         call: impl FnOnce(&Folder) -> Result<T, Failure> + Send + 'static,
-    ) -> Reply<'a, T> {
+    ) -> Answering<'a, T> {
         let folder = Arc::clone(&self.folder);
         Box::pin(async move {
             let called = tokio::task::spawn_blocking(move || call(&folder)).await;
@@ -86,7 +86,7 @@ impl FolderHome {
 }
 
 impl Register for FolderHome {
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Reply<'a, Read> {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
         let (key, known) = (key.clone(), known.cloned());
         self.run(move |folder| folder.read(&key, known.as_ref()))
     }
@@ -96,7 +96,7 @@ impl Register for FolderHome {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> Reply<'a, Replaced> {
+    ) -> Answering<'a, Replaced> {
         let (key, expected) = (key.clone(), expected.clone());
         self.run(move |folder| folder.replace(&key, &expected, &value))
     }
@@ -107,7 +107,7 @@ impl Register for FolderHome {
 }
 
 impl Files for FolderHome {
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Reply<'a, ()> {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
         let name = name.clone();
         self.run(move |folder| {
             Self::LIMITS.check(&name, &content)?;
@@ -116,12 +116,12 @@ impl Files for FolderHome {
         })
     }
 
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Reply<'a, Option<Bytes>> {
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
         let name = name.clone();
         self.run(move |folder| Ok(folder.value(FILES, &name)?.map(|(_, content)| content)))
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Reply<'a, ()> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
         let names = names.to_vec();
         self.run(move |folder| {
             names
@@ -135,7 +135,7 @@ impl Files for FolderHome {
         })
     }
 
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Reply<'a, Vec<RegisterKey>> {
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
         let prefix = folder.clone();
         self.run(move |folder| folder.list(&prefix))
     }

@@ -45,7 +45,7 @@ use tenure_core::UnixMillis;
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The answer to a request to a home.
-pub type Reply<'a, T> = BoxFuture<'a, Result<T, Failure>>;
+pub type Answering<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 
 /// A service that stores values under keys.
 ///
@@ -62,7 +62,7 @@ pub trait Register: Send + Sync + fmt::Debug {
     ///
     /// [`Failure`]. A read changes nothing, so [`Failure::Unknown`] says no more than
     /// [`Failure::NotApplied`].
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Reply<'a, Read>;
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read>;
 
     /// Replaces exactly the expected version, or creates the value.
     ///
@@ -77,7 +77,7 @@ pub trait Register: Send + Sync + fmt::Debug {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> Reply<'a, Replaced>;
+    ) -> Answering<'a, Replaced>;
 
     /// Returns the limits of this home.
     fn limits(&self) -> Limits;
@@ -91,35 +91,35 @@ pub trait Files: Register {
     /// # Errors
     ///
     /// [`Failure`]. After any of them, the file may be complete, partly written or missing.
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Reply<'a, ()>;
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()>;
 
     /// Reads a file. Returns `None` if there is no such file.
     ///
     /// # Errors
     ///
     /// [`Failure`]
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Reply<'a, Option<Bytes>>;
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>>;
 
     /// Deletes files. A file that is missing is no error.
     ///
     /// # Errors
     ///
     /// [`Failure`]. Some of the files may be deleted.
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Reply<'a, ()>;
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()>;
 
     /// Returns the names of all files of which the first parts are these, in the order of the names.
     ///
     /// # Errors
     ///
     /// [`Failure`]
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Reply<'a, Vec<RegisterKey>>;
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>>;
 
     /// Reads several registers, in one request if the home can.
     ///
     /// # Errors
     ///
     /// As of [`Register::read`], for the first one that can't be read.
-    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Reply<'a, Vec<Read>> {
+    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
         Box::pin(async move {
             let mut reads = Vec::with_capacity(keys.len());
             for key in keys {

@@ -23,8 +23,8 @@ use tokio::time::timeout;
 
 pub use self::access::BucketAccess;
 use crate::{
-    Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced, Reply, Seen,
-    Version, describe,
+    Answering, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
+    Seen, Version, describe,
 };
 
 /// A prefix of a bucket. Registers are objects below `PREFIX/register/`, and files are objects below
@@ -250,7 +250,7 @@ fn is_without_bucket(error: &Error) -> bool {
 }
 
 impl Register for BucketHome {
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Reply<'a, Read> {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
         Box::pin(async move { self.get(&self.path(REGISTER, key), known).await })
     }
 
@@ -259,7 +259,7 @@ impl Register for BucketHome {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> Reply<'a, Replaced> {
+    ) -> Answering<'a, Replaced> {
         Box::pin(async move {
             Self::LIMITS.check(key, &value)?;
             self.put(&self.path(REGISTER, key), expected, value).await
@@ -272,7 +272,7 @@ impl Register for BucketHome {
 }
 
 impl Files for BucketHome {
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Reply<'a, ()> {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
         Box::pin(async move {
             Self::LIMITS.check(name, &content)?;
             let path = self.path(FILE, name);
@@ -281,7 +281,7 @@ impl Files for BucketHome {
         })
     }
 
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Reply<'a, Option<Bytes>> {
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
         Box::pin(async move {
             match self.get(&self.path(FILE, name), None).await? {
                 Read::Found { value, .. } => Ok(Some(value)),
@@ -290,12 +290,12 @@ impl Files for BucketHome {
         })
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Reply<'a, ()> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
         let paths = names.iter().map(|name| self.path(FILE, name)).collect();
         Box::pin(self.remove(paths))
     }
 
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Reply<'a, Vec<RegisterKey>> {
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
         Box::pin(async move {
             let all = format!("{}/{FILE}/", self.prefix);
             let path = Path::from(format!("{all}{folder}"));
@@ -312,7 +312,7 @@ impl Files for BucketHome {
         })
     }
 
-    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Reply<'a, Vec<Read>> {
+    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
         let reads = stream::iter(keys).map(|key| self.read(key, None));
         Box::pin(reads.buffered(READS).try_collect())
     }

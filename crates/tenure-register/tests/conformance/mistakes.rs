@@ -2,7 +2,8 @@
 
 use tenure_register::memory::MemoryHome;
 use tenure_register::{
-    Bytes, Expected, Failure, Files, Limits, Read, Register, RegisterKey, Replaced, Reply, Version,
+    Answering, Bytes, Expected, Failure, Files, Limits, Read, Register, RegisterKey, Replaced,
+    Version,
 };
 
 use crate::checks;
@@ -74,7 +75,7 @@ impl WrongHome {
 }
 
 impl Register for WrongHome {
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Reply<'a, Read> {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
         Box::pin(async move { self.0.read(&self.key(key), known).await })
     }
 
@@ -83,7 +84,7 @@ impl Register for WrongHome {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> Reply<'a, Replaced> {
+    ) -> Answering<'a, Replaced> {
         Box::pin(async move {
             let (key, mut expected) = (self.key(key), expected.clone());
             let present = self.present(&key).await?;
@@ -113,19 +114,19 @@ impl Register for WrongHome {
 }
 
 impl Files for WrongHome {
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Reply<'a, ()> {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
         self.0.write(name, content)
     }
 
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Reply<'a, Option<Bytes>> {
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
         self.0.read_file(name)
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Reply<'a, ()> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
         self.0.delete(names)
     }
 
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Reply<'a, Vec<RegisterKey>> {
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
         self.0.list(folder)
     }
 }
