@@ -28,8 +28,8 @@ use self::wire::{
     end_of_prefix,
 };
 use crate::{
-    BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register, RegisterKey,
-    Replaced, Seen, Version,
+    Answering, BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register,
+    RegisterKey, Replaced, Seen, Version,
 };
 
 /// The members of an etcd cluster, and the access to them.
@@ -326,11 +326,7 @@ fn read(seen: Seen, found: Option<KeyValue>) -> Read {
 }
 
 impl Register for EtcdHome {
-    fn read<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        known: Option<&'a Version>,
-    ) -> BoxFuture<'a, Result<Read, Failure>> {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
         Box::pin(async move {
             let mut connection = self.take()?;
             let answer = connection.read(self.key(REGISTER, key)).await;
@@ -350,7 +346,7 @@ impl Register for EtcdHome {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Replaced, Failure>> {
+    ) -> Answering<'a, Replaced> {
         Box::pin(async move {
             Self::LIMITS.check(key, &value)?;
             let mut connection = self.take()?;
@@ -373,11 +369,7 @@ const REGISTER: &str = "register";
 const FILE: &str = "file";
 
 impl Files for EtcdHome {
-    fn write<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-        content: Bytes,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
         Box::pin(async move {
             Self::LIMITS.check(name, &content)?;
             let put = TxnOperation::Put {
@@ -388,10 +380,7 @@ impl Files for EtcdHome {
         })
     }
 
-    fn read_file<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
         Box::pin(async move {
             let request = RangeRequest {
                 key: self.key(FILE, name),
@@ -402,7 +391,7 @@ impl Files for EtcdHome {
         })
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
         Box::pin(async move {
             for names in names.chunks(MOST_OPERATIONS) {
                 let deletions = names.iter().map(|name| TxnOperation::DeleteRange {
@@ -415,10 +404,7 @@ impl Files for EtcdHome {
         })
     }
 
-    fn list<'a>(
-        &'a self,
-        folder: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
         Box::pin(async move {
             let all = format!("{}{FILE}/", self.config.prefix);
             let prefix = format!("{all}{folder}/");
@@ -437,10 +423,7 @@ impl Files for EtcdHome {
         })
     }
 
-    fn read_many<'a>(
-        &'a self,
-        keys: &'a [RegisterKey],
-    ) -> BoxFuture<'a, Result<Vec<Read>, Failure>> {
+    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
         Box::pin(async move {
             let mut connection = self.take()?;
             let keys: Vec<_> = keys.iter().map(|key| self.key(REGISTER, key)).collect();

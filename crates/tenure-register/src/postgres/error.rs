@@ -1,11 +1,9 @@
 //! Errors of PostgreSQL, as outcomes of a call.
 
-use std::error::Error as _;
-
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-use crate::Failure;
 use crate::certificates::CertificateNames;
+use crate::{Failure, describe};
 
 /// The names in messages about certificates.
 const CERTIFICATES: CertificateNames = CertificateNames {
@@ -123,20 +121,6 @@ pub(super) fn text_of(reported: &DbError) -> String {
         reported.message(),
         reported.code().code()
     )
-}
-
-/// Returns an error of the driver with its causes.
-pub(super) fn describe(error: &tokio_postgres::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -46,8 +46,8 @@ pub use self::opening::humane;
 pub use self::schema::PostgresSchema;
 pub use self::session::PostgresSession;
 use crate::{
-    BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register, RegisterKey,
-    Replaced, Seen, Version, note_warning,
+    Answering, BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register,
+    RegisterKey, Replaced, Seen, Version, note_warning,
 };
 
 /// A schema of PostgreSQL with the tables `register` and `file`, which are created if they are
@@ -330,11 +330,7 @@ fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, Failure> 
 }
 
 impl Register for PostgresHome {
-    fn read<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        known: Option<&'a Version>,
-    ) -> BoxFuture<'a, Result<Read, Failure>> {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
         Box::pin(async move {
             let rows = self.select(std::slice::from_ref(key), known).await?;
             read(first(&rows)?)
@@ -346,7 +342,7 @@ impl Register for PostgresHome {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Replaced, Failure>> {
+    ) -> Answering<'a, Replaced> {
         Box::pin(async move {
             Self::LIMITS.check(key, &value)?;
             let Expected { version, identity } = expected;
@@ -393,11 +389,7 @@ impl Register for PostgresHome {
 }
 
 impl Files for PostgresHome {
-    fn write<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-        content: Bytes,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
         Box::pin(async move {
             Self::LIMITS.check(name, &content)?;
             let parameters: [Parameter<'_>; 2] =
@@ -406,10 +398,7 @@ impl Files for PostgresHome {
         })
     }
 
-    fn read_file<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
         Box::pin(async move {
             let parameters: [Parameter<'_>; 1] = [(&name.as_str(), Type::TEXT)];
             let rows = self.query(READ_FILE, &parameters).await?;
@@ -421,7 +410,7 @@ impl Files for PostgresHome {
         })
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
         Box::pin(async move {
             let names: Vec<&str> = names.iter().map(RegisterKey::as_str).collect();
             let parameters: [Parameter<'_>; 1] = [(&names, Type::TEXT_ARRAY)];
@@ -429,10 +418,7 @@ impl Files for PostgresHome {
         })
     }
 
-    fn list<'a>(
-        &'a self,
-        folder: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
         Box::pin(async move {
             let parameters: [Parameter<'_>; 1] = [(&folder.as_str(), Type::TEXT)];
             let rows = self.query(LIST_FILES, &parameters).await?;
@@ -447,10 +433,7 @@ impl Files for PostgresHome {
         })
     }
 
-    fn read_many<'a>(
-        &'a self,
-        keys: &'a [RegisterKey],
-    ) -> BoxFuture<'a, Result<Vec<Read>, Failure>> {
+    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
         Box::pin(async move {
             let rows = self.select(keys, None).await?;
             let seen = read(first(&rows)?)?.seen().clone();

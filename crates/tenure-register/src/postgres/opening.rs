@@ -7,11 +7,11 @@ use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
 use super::access::{Failover, PostgresAccess};
-use super::error::{PostgresFailure, describe};
+use super::error::PostgresFailure;
 use super::schema::PostgresSchema;
 use super::session::PostgresSession;
 use super::settings::Settings;
-use crate::{Failure, Identity};
+use crate::{Failure, Identity, describe};
 
 /// The version of PostgreSQL from which on everything here works.
 const LEAST_VERSION: u32 = 130_000;
