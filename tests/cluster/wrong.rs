@@ -354,5 +354,5 @@ fn servers_on_a_restored_etcd_refuse() {
 #[test]
 fn servers_on_an_etcd_that_went_back_refuse() {
     let test = "servers_on_an_etcd_that_went_back_refuse";
-    restore(test, false, "the engine lost what it acknowledged");
+    restore(test, false, "the home lost what it acknowledged");
 }

@@ -326,7 +326,7 @@ fn a_log_that_went_back_is_named_once_with_both_positions() {
     let _guard = lines.begin();
     follow(&mut standby, 4 * T);
     let text = format!(
-        "generation 1, sequence {} was here and now it is generation 1, sequence {}: the engine \
+        "generation 1, sequence {} was here and now it is generation 1, sequence {}: the home \
          lost what it acknowledged. Stop all servers, then: tenure cluster recover",
         last.sequence, before.sequence
     );
