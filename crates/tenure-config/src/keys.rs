@@ -37,6 +37,10 @@ pub struct Keys {
     pub(crate) main_table: Option<&'static str>,
     /// The table whose keys the user chooses.
     pub(crate) free_table: Option<&'static str>,
+    /// Keys that do not exist any more.
+    pub(crate) replaced: &'static [&'static str],
+    /// Returns what to write in place of a replaced key with this value.
+    pub(crate) replacement: fn(key: &str, value: &str) -> String,
 }
 
 /// A key with its definition.
@@ -70,6 +74,8 @@ impl Keys {
             tables: Vec::new(),
             main_table,
             free_table: None,
+            replaced: &[],
+            replacement: |_, _| String::new(),
         };
         let (mut table, mut doc) = ("", None);
         for line in text.lines() {
@@ -95,6 +101,30 @@ impl Keys {
             }
         }
         keys
+    }
+
+    /// Refuses these keys, which do not exist any more. `replacement` returns what to write in place of
+    /// a key with this value.
+    #[must_use]
+    pub fn replacing(
+        self,
+        replaced: &'static [&'static str],
+        replacement: fn(key: &str, value: &str) -> String,
+    ) -> Self {
+        Self {
+            replaced,
+            replacement,
+            ..self
+        }
+    }
+
+    /// Returns the replaced key that this variable set.
+    pub(crate) fn replaced_by_variable(&self, name: &str) -> Option<&'static str> {
+        let of_key = |key: &&&str| match key.split_once('.') {
+            Some((table, key)) if Some(table) == self.main_table => variable(key) == name,
+            _ => variable(key) == name,
+        };
+        self.replaced.iter().find(of_key).copied()
     }
 
     /// Returns the text, which is a valid file.

@@ -48,6 +48,22 @@ impl Scope {
         self.all.iter().flat_map(|keys| &keys.keys)
     }
 
+    /// Returns the keys of the program that had this key, if it does not exist any more.
+    pub(crate) fn replaced(self, key: &str) -> Option<&'static Keys> {
+        let mut all = self.all.iter().map(|keys| LazyLock::force(keys));
+        all.find(|keys| keys.replaced.contains(&key))
+    }
+
+    /// Returns whether all keys of this table were replaced.
+    pub(crate) fn is_replaced_table(self, table: &str) -> bool {
+        self.replaced(table).is_some()
+    }
+
+    /// Returns the key that this variable set in this scope, if it does not exist any more.
+    pub(crate) fn replaced_by_variable(self, name: &str) -> Option<&'static str> {
+        self.all[self.own].replaced_by_variable(name)
+    }
+
     /// Returns the definition of a key of any program.
     pub(crate) fn key(self, name: &str) -> Option<&'static Key> {
         self.known().find(|key| key.name == name)

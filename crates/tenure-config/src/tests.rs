@@ -140,3 +140,58 @@ fn a_variable_that_no_program_knows_is_reported_unless_a_platform_makes_it() {
     assert_eq!(problem(alone, "TENURE_OTHER_LISTN"), None);
     assert!(problem(alone, "TENURE_MAX_HISTORY").is_some());
 }
+
+#[test]
+fn a_replaced_key_is_refused_in_a_file_a_variable_and_a_flag_with_its_replacement() {
+    static NOW: LazyLock<Keys> = LazyLock::new(|| {
+        let keys = Keys::new("[main]\n#place = \"a\"\n", Some("main"));
+        keys.replacing(&["main.path", "old", "old.port"], |key, value| {
+            format!("write place = {value:?} for {key}")
+        })
+    });
+    static BOTH: [&LazyLock<Keys>; 2] = [&NOW, &KEYS];
+    let (own, other) = (Scope::new(&BOTH, 0), Scope::new(&BOTH, 1));
+    let now = "there is no such key any more: write place =";
+    for (text, expected) in [
+        (
+            "[main]\npath = \"a\"",
+            format!("2: path = \"a\": {now} \"a\" for main.path"),
+        ),
+        (
+            "old.port = 1",
+            format!("1: old.port = 1: {now} \"1\" for old.port"),
+        ),
+        (
+            "[old]\nport = 1",
+            format!("2: old.port = 1: {now} \"1\" for old.port"),
+        ),
+        ("[old]", format!("1: old = [old]: {now}")),
+        (
+            "[main]\npath = \"http://a:b@c\"",
+            "path = \"http://a:***@c\"".into(),
+        ),
+    ] {
+        for scope in [own, other] {
+            let error = Settings::of_toml(scope, text, Path::new("t.toml"));
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(&expected), "{error}");
+        }
+    }
+    for (name, key) in [("TENURE_PATH", "path"), ("TENURE_OLD_PORT", "old.port")] {
+        let variable = || [(name.to_owned(), "1".to_owned())];
+        let error = Settings::new(own).read_environment(variable()).unwrap_err();
+        let expected = format!("environment variable {name}: {key} = \"1\": {now} \"1\"");
+        assert!(error.to_string().starts_with(&expected), "{error}");
+        assert_eq!(problem(own, name), None);
+        Settings::new(other).read_environment(variable()).unwrap();
+    }
+    let error = Settings::new(own)
+        .refuse_flag("path", "main.path", "b")
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("flag --path: path = \"b\": there"),
+        "{error}"
+    );
+}

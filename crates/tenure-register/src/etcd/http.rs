@@ -26,16 +26,16 @@ pub(super) struct Certificates {
 
 impl Certificates {
     pub(super) fn read(config: &EtcdAccess) -> Result<Self, Failure> {
-        let authorities = read_pem("etcd.ca_file", config.ca_file.as_deref(), |text| {
+        let authorities = read_pem("ca_file", config.ca_file.as_deref(), |text| {
             let authorities = pem::authorities(text)?;
             Ok(authorities.into_iter().map(|block| block.der).collect())
         })?;
-        let certificate = read_pem("etcd.certificate", config.certificate.as_deref(), |text| {
+        let certificate = read_pem("certificate", config.certificate.as_deref(), |text| {
             let chain = pem::chain(text)?;
             let texts: Vec<&[u8]> = chain.into_iter().map(|block| block.text).collect();
             Ok(texts.join(&b'\n'))
         })?;
-        let key = read_pem("etcd.key", config.key.as_deref(), |text| {
+        let key = read_pem("key", config.key.as_deref(), |text| {
             Ok(pem::key(text)?.text.to_owned())
         })?;
         let identity = match (certificate, key) {
@@ -45,8 +45,8 @@ impl Certificates {
                 Some(pem)
             }
             (None, None) => None,
-            (Some(_), None) => return Err(misconfigured("etcd.certificate requires etcd.key")),
-            (None, Some(_)) => return Err(misconfigured("etcd.key requires etcd.certificate")),
+            (Some(_), None) => return Err(misconfigured("certificate requires key")),
+            (None, Some(_)) => return Err(misconfigured("key requires certificate")),
         };
         Ok(Self {
             authorities,
@@ -86,9 +86,7 @@ impl Certificates {
         }
         if let Some(pem) = &self.identity {
             let identity = Identity::from_pem(pem).map_err(|_| {
-                misconfigured(
-                    "etcd.certificate and etcd.key must contain a certificate and its key in PEM",
-                )
+                misconfigured("certificate and key must contain a certificate and its key in PEM")
             })?;
             client = client.identity(identity);
         }
@@ -117,7 +115,7 @@ pub(super) fn endpoint(text: &str) -> Result<String, Failure> {
     });
     let url = url.ok_or_else(|| {
         misconfigured(&format!(
-            "etcd.endpoints contains {text:?}, which is not a URL like https://10.0.0.1:2379"
+            "home contains {text:?}, which is not a URL like https://10.0.0.1:2379"
         ))
     })?;
     Ok(url.as_str().trim_end_matches('/').to_owned())
@@ -180,9 +178,9 @@ pub(super) fn innermost_cause(error: &reqwest::Error) -> String {
         return "no answer in time".to_owned();
     }
     let remedy = if cause.contains("No CA certificates") {
-        ": name the certificate of its authority in etcd.ca_file"
+        ": name the certificate of its authority in ca_file"
     } else if cause.contains("InvalidContentType") {
-        ": it does not use TLS, write http:// in etcd.endpoints"
+        ": it does not use TLS, write etcd:// in home"
     } else {
         ""
     };
@@ -192,8 +190,8 @@ pub(super) fn innermost_cause(error: &reqwest::Error) -> String {
 /// The names in messages about certificates.
 pub(super) const CERTIFICATES: CertificateNames = CertificateNames {
     service: "etcd",
-    addresses: "etcd.endpoints",
-    authorities: "etcd.ca_file",
-    client: "etcd.certificate and etcd.key",
+    addresses: "home",
+    authorities: "ca_file",
+    client: "certificate and key",
     client_authorities: "--trusted-ca-file of etcd",
 };

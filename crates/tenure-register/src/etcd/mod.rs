@@ -36,7 +36,8 @@ pub struct EtcdAccess {
     pub prefix: String,
     /// The user; `None` if etcd has no authentication, or if a client certificate is used.
     pub user: Option<String>,
-    /// The file with the password of the user. It is read again at each authentication.
+    /// The file with the password of the user, or with a URL that has it (`etcds://user:password@...`).
+    /// It is read again at each authentication.
     pub password_file: Option<PathBuf>,
     /// The file with the certificates (PEM) of the authorities that sign the certificates of etcd.
     /// Without it the authorities of the system are used.
@@ -201,10 +202,7 @@ impl Connection {
         let seen = self.saw(&answer.header);
         if answer.succeeded && seen.identity != expected.identity {
             // Another cluster, whose key had the same revision, has applied it. This one may not have.
-            let text = format!(
-                "etcd.endpoints has members of another cluster, {}",
-                seen.identity
-            );
+            let text = format!("home has members of another cluster, {}", seen.identity);
             return Err(Failure::Unknown(text));
         }
         if answer.succeeded {

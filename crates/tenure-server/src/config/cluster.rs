@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use tenure_register::HomeUrl;
 pub use tenure_register::postgres::{Failover, PostgresAccess as PostgresConfig, PostgresUrl};
 
 /// The configuration of a server that shares its leases with other servers. One of them is active
@@ -24,7 +25,7 @@ pub struct ClusterConfig {
     /// Whether clients of this server need credentials. The log remembers it.
     pub access: ClusterAccess,
     /// The service with the log.
-    pub engine: SharedEngine,
+    pub home: Home,
 }
 
 impl ClusterConfig {
@@ -34,7 +35,7 @@ impl ClusterConfig {
     /// The default of [`ClusterConfig::ownership`].
     pub const OWNERSHIP: Duration = Duration::from_secs(3);
 
-    /// The configuration of a server with this name whose log is in memory. The name of the engine is
+    /// The configuration of a server with this name whose log is in memory. The name of the home is
     /// only shown.
     #[cfg(test)]
     pub(crate) fn in_memory(server: &str) -> Self {
@@ -45,7 +46,7 @@ impl ClusterConfig {
             ownership: Self::OWNERSHIP,
             confirm: false,
             access: ClusterAccess::Anonymous,
-            engine: SharedEngine::Etcd(EtcdConfig {
+            home: Home::Etcd(EtcdConfig {
                 endpoints: Vec::new(),
                 prefix: String::new(),
                 user: None,
@@ -61,11 +62,7 @@ impl ClusterConfig {
     /// Creates the configuration of the server with this name, which clients reach at the URL
     /// `advertise`, with the defaults of all other values.
     #[must_use]
-    pub fn new(
-        server: impl Into<String>,
-        advertise: impl Into<String>,
-        engine: SharedEngine,
-    ) -> Self {
+    pub fn new(server: impl Into<String>, advertise: impl Into<String>, home: Home) -> Self {
         Self {
             name: Self::NAME.into(),
             server: server.into(),
@@ -73,7 +70,7 @@ impl ClusterConfig {
             ownership: Self::OWNERSHIP,
             confirm: false,
             access: ClusterAccess::default(),
-            engine,
+            home,
         }
     }
 }
@@ -94,15 +91,15 @@ pub enum ClusterAccess {
 /// A service that keeps the log of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SharedEngine {
+pub enum Home {
     /// etcd 3.4 or later.
     Etcd(EtcdConfig),
     /// PostgreSQL 13 or later.
     Postgres(PostgresConfig),
 }
 
-impl SharedEngine {
-    /// Returns the name of the engine, as in the settings.
+impl Home {
+    /// Returns the name of the home, as in the settings.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -121,7 +118,8 @@ pub struct EtcdConfig {
     pub prefix: String,
     /// The user; `None` if etcd has no authentication, or if a client certificate is used.
     pub user: Option<String>,
-    /// The file with the password of the user. It is read again at each authentication.
+    /// The file with the password of the user, or with a URL that has it (`etcds://user:password@...`).
+    /// It is read again at each authentication.
     pub password_file: Option<PathBuf>,
     /// The file with the certificates (PEM) of the authorities that sign the certificates of etcd.
     /// Without it the authorities of the system are used.
