@@ -95,7 +95,7 @@ impl Settings {
                 DeValue::Table(_) if scope.is_ignored(key.get_ref()) => {}
                 DeValue::Table(table)
                     if scope.is_table(key.get_ref())
-                        || scope.is_replaced_table(key.get_ref()) && !table.is_empty() =>
+                        || !table.is_empty() && scope.replacement(key.get_ref(), "").is_some() =>
                 {
                     for (name, value) in table {
                         let setting = setting(name, value);
@@ -691,10 +691,10 @@ impl Settings {
 
     /// Refuses a key that does not exist any more. The old value may have a password anywhere.
     fn refuse_replaced(&self, key: &str, setting: &Setting) -> Result<(), ConfigError> {
-        let Some(keys) = self.scope.replaced(key) else {
+        let replacement = self.scope.replacement(key, &setting.texts.join(","));
+        let Some(replacement) = replacement else {
             return Ok(());
         };
-        let replacement = (keys.replacement)(key, &setting.texts.join(","));
         Err(ConfigError::Invalid {
             origin: setting.origin.clone(),
             key: self.scope.shown(key).into(),

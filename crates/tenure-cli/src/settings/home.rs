@@ -20,9 +20,6 @@ pub(crate) const FORMS: &str = "write \"folder:/var/lib/tenure\", \"memory\", \
 /// The shortest interval between two compactions. Each costs etcd some work.
 const MIN_COMPACTION: Duration = Duration::from_secs(10);
 
-/// The longest name of a schema in PostgreSQL, in bytes.
-const MAX_SCHEMA_BYTES: usize = 63;
-
 /// Where a store keeps its leases.
 #[derive(Debug)]
 pub(crate) enum StoreHome {
@@ -118,26 +115,11 @@ fn postgres(text: &str, url: HomeUrl, file: Option<&Path>) -> Result<PostgresCon
             ("failover", _) => {
                 return Err(format!("failover={value} must be none or lossless"));
             }
-            ("schema", _) => config.schema = schema(value)?,
+            ("schema", _) => config.schema = value,
             _ => {}
         }
     }
     Ok(config)
-}
-
-fn schema(name: String) -> Result<String, String> {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    let starts = name
-        .bytes()
-        .next()
-        .is_some_and(|byte| !byte.is_ascii_digit());
-    if starts && name.len() <= MAX_SCHEMA_BYTES && name.bytes().all(is_plain) {
-        return Ok(name);
-    }
-    Err(format!(
-        "schema={name} must be 1 to {MAX_SCHEMA_BYTES} lower-case letters, digits and _, and begin with \
-         no digit"
-    ))
 }
 
 fn etcd(url: HomeUrl, file: Option<&Path>) -> Result<EtcdConfig, String> {
@@ -189,39 +171,19 @@ fn etcd(url: HomeUrl, file: Option<&Path>) -> Result<EtcdConfig, String> {
         .into_iter()
         .flatten()
         .for_each(|path| warn_of_secret(path));
-    match (&config.user, &config.password_file) {
-        (Some(user), None) => {
-            return Err(format!(
-                "the user {user} needs password_file=/etc/tenure/etcd-password, or a home_file with the \
-                 password in the URL"
-            ));
-        }
-        (None, Some(_)) => {
-            return Err("password_file needs a user: write etcds://USER@HOST:2379/PREFIX".into());
-        }
-        _ => {}
-    }
-    if config.certificate.is_some() != config.key.is_some() {
-        return Err("certificate and key need each other".into());
-    }
     let is_local = |host: &str| {
         let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
         host == "localhost" || address.is_ok_and(|address| address.is_loopback())
     };
-    let remote = url.hosts.iter().find(|(host, _)| !is_local(host));
-    match remote {
-        _ if scheme == "https" => Ok(config),
-        _ if config.certificate.is_some() => {
-            Err("a client certificate needs TLS: write etcds://".into())
-        }
-        Some((host, _)) if config.user.is_some() => Err(format!(
-            "the password would be sent unencrypted to {host}: write etcds://"
+    let has_secret = config.user.is_some() || config.certificate.is_some();
+    let is_exposed = |host: &str| !is_local(host) && (has_secret || !is_plain_http_allowed);
+    let mut hosts = url.hosts.iter().map(|(host, _)| host);
+    match hosts.find(|host| scheme == "http" && is_exposed(host)) {
+        None => Ok(config),
+        Some(host) => Err(format!(
+            "other machines can read passwords and lease ids that are sent to {host}, and change the log: \
+             write etcds://, or without a user allow_plain_http=true for a network that you trust"
         )),
-        Some((host, _)) if !is_plain_http_allowed => Err(format!(
-            "other machines can read the lease ids that are sent to {host}, and change the log: write \
-             etcds://, or allow_plain_http=true for a network that you trust"
-        )),
-        _ => Ok(config),
     }
 }
 
@@ -257,68 +219,4 @@ fn compaction(text: &str) -> Result<Compaction, String> {
             )),
         },
     }
-}
-
-/// The keys that `home` replaces.
-pub(super) const REPLACED: &[&str] = &[
-    "serve.engine",
-    "etcd",
-    "etcd.endpoints",
-    "etcd.allow_plain_http",
-    "etcd.prefix",
-    "etcd.user",
-    "etcd.password_file",
-    "etcd.ca_file",
-    "etcd.certificate",
-    "etcd.key",
-    "etcd.compact",
-    "postgres",
-    "postgres.url",
-    "postgres.url_file",
-    "postgres.schema",
-    "postgres.ca_file",
-    "postgres.failover",
-];
-
-/// Returns what to write in place of one of these keys with this value.
-pub(super) fn replacement(key: &str, value: &str) -> String {
-    let value = match value {
-        value if value.contains(char::is_whitespace) => "VALUE",
-        value => value,
-    };
-    let (table, name) = key.split_once('.').unwrap_or((key, ""));
-    let home = match (table, name) {
-        ("serve", _) if value == "embedded" => {
-            return "leave it out, or write home = \"folder:DIRECTORY\" in [serve]".into();
-        }
-        ("serve", _) if value == "memory" => "memory".into(),
-        ("postgres", "url_file") => {
-            return format!(
-                "write home_file = {value:?} in [serve], and postgres://USER:PASSWORD@HOST/DATABASE into \
-                 the file"
-            );
-        }
-        ("postgres", "ca_file") => format!("postgres://USER@HOST/DATABASE?sslrootcert={value}"),
-        ("postgres", "schema" | "failover") => {
-            format!("postgres://USER@HOST/DATABASE?{name}={value}")
-        }
-        ("postgres", _) => "postgres://USER@HOST/DATABASE?sslmode=verify-full".into(),
-        ("serve", _) if value == "postgres" => {
-            "postgres://USER@HOST/DATABASE?sslmode=verify-full".into()
-        }
-        (_, "endpoints") => {
-            let scheme = if value.contains("http://") {
-                "etcd"
-            } else {
-                "etcds"
-            };
-            let hosts = value.replace("https://", "").replace("http://", "");
-            format!("{scheme}://{}/tenure", hosts.replace('/', ""))
-        }
-        (_, "prefix") => format!("etcds://HOST:2379/{}", value.trim_end_matches('/')),
-        (_, "user") => format!("etcds://{value}@HOST:2379/tenure?password_file=FILE"),
-        (_, "") | ("serve", _) => "etcds://HOST:2379/tenure".into(),
-        (_, name) => format!("etcds://HOST:2379/tenure?{name}={value}"),
-    };
-    format!("write home = \"{home}\" in [serve]")
 }

@@ -33,7 +33,7 @@ mod tests;
 /// The keys of the store.
 static STORE_KEYS: LazyLock<Keys> = LazyLock::new(|| {
     let keys = Keys::new(include_str!("keys.toml"), Some("serve"));
-    keys.replacing(home::REPLACED, home::replacement)
+    keys.replacing(include_str!("replaced.txt"))
 });
 
 /// The keys of all programs, which may be in one file.

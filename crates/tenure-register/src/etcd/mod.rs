@@ -46,6 +46,20 @@ pub struct EtcdAccess {
     pub certificate: Option<PathBuf>,
     /// The file with the key of that certificate (PEM).
     pub key: Option<PathBuf>,
+    /// Whether the active server of a cluster compacts etcd.
+    pub compact: Compaction,
+}
+
+/// Whether and when the active server removes old revisions from etcd.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compaction {
+    /// Every five minutes, unless etcd has keys outside of the prefix.
+    #[default]
+    Auto,
+    /// Never: etcd does it itself (`--auto-compaction-retention`).
+    Off,
+    /// Every time that this duration has passed, even if etcd has other keys.
+    Every(Duration),
 }
 
 impl EtcdAccess {
@@ -63,6 +77,7 @@ impl EtcdAccess {
             ca_file: None,
             certificate: None,
             key: None,
+            compact: Compaction::default(),
         }
     }
 }

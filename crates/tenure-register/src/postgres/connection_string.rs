@@ -34,30 +34,6 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("keepalives_interval", "2"),
 ];
 
-/// The variables of libpq.
-const VARIABLES: &[(&str, &str)] = &[
-    ("PGHOST", "host"),
-    ("PGHOSTADDR", "hostaddr"),
-    ("PGPORT", "port"),
-    ("PGDATABASE", "dbname"),
-    ("PGUSER", "user"),
-    ("PGPASSWORD", "password"),
-    ("PGPASSFILE", "passfile"),
-    ("PGSERVICE", "service"),
-    ("PGSSLMODE", "sslmode"),
-    ("PGSSLROOTCERT", "sslrootcert"),
-    ("PGSSLCERT", "sslcert"),
-    ("PGSSLKEY", "sslkey"),
-    ("PGSSLNEGOTIATION", "sslnegotiation"),
-    ("PGCHANNELBINDING", "channel_binding"),
-    ("PGAPPNAME", "application_name"),
-    ("PGOPTIONS", "options"),
-    ("PGCONNECT_TIMEOUT", "connect_timeout"),
-    ("PGTARGETSESSIONATTRS", "target_session_attrs"),
-    ("PGGSSENCMODE", "gssencmode"),
-    ("PGLOADBALANCEHOSTS", "load_balance_hosts"),
-];
-
 /// A connection string in parts.
 #[derive(Debug)]
 pub(super) struct Parts {
@@ -123,8 +99,9 @@ impl Parts {
                 key => set(key, value),
             }
         }
-        let of_environment = VARIABLES.iter().filter_map(|&(name, key)| {
-            let value = variable(name).filter(|value| !value.is_empty());
+        let keys = KNOWN.split(", ").chain(OWN.split(", "));
+        let of_environment = keys.filter_map(|key| {
+            let value = variable(&variable_of(key)).filter(|value| !value.is_empty());
             Some((key, value?))
         });
         let defaults = DEFAULTS.iter().map(|&(key, value)| (key, value.to_owned()));
@@ -143,6 +120,16 @@ impl Parts {
             others: read(&others)?,
             own,
         })
+    }
+}
+
+/// Returns the variable of libpq for a key.
+fn variable_of(key: &str) -> String {
+    match key {
+        "dbname" => "PGDATABASE".into(),
+        "application_name" => "PGAPPNAME".into(),
+        "connect_timeout" => "PGCONNECT_TIMEOUT".into(),
+        key => format!("PG{}", key.replace('_', "").to_uppercase()),
     }
 }
 

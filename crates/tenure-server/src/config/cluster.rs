@@ -1,9 +1,9 @@
 //! The configuration of a cluster: several servers over one shared log.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 pub use tenure_register::HomeUrl;
+pub use tenure_register::etcd::{Compaction, EtcdAccess as EtcdConfig};
 pub use tenure_register::postgres::{Failover, PostgresAccess as PostgresConfig, PostgresUrl};
 
 /// The configuration of a server that shares its leases with other servers. One of them is active
@@ -46,16 +46,7 @@ impl ClusterConfig {
             ownership: Self::OWNERSHIP,
             confirm: false,
             access: ClusterAccess::Anonymous,
-            home: Home::Etcd(EtcdConfig {
-                endpoints: Vec::new(),
-                prefix: String::new(),
-                user: None,
-                password_file: None,
-                ca_file: None,
-                certificate: None,
-                key: None,
-                compact: Compaction::Off,
-            }),
+            home: Home::Etcd(EtcdConfig::new(Vec::new())),
         }
     }
 
@@ -107,73 +98,4 @@ impl Home {
             Self::Postgres(_) => "postgres",
         }
     }
-}
-
-/// The access to etcd, by its JSON gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EtcdConfig {
-    /// The URLs of the members, for example `https://10.0.0.1:2379`.
-    pub endpoints: Vec<String>,
-    /// The beginning of all keys.
-    pub prefix: String,
-    /// The user; `None` if etcd has no authentication, or if a client certificate is used.
-    pub user: Option<String>,
-    /// The file with the password of the user, or with a URL that has it (`etcds://user:password@...`).
-    /// It is read again at each authentication.
-    pub password_file: Option<PathBuf>,
-    /// The file with the certificates (PEM) of the authorities that sign the certificates of etcd.
-    /// Without it the authorities of the system are used.
-    pub ca_file: Option<PathBuf>,
-    /// The file with the certificate (PEM) of this client, which must have no common name.
-    pub certificate: Option<PathBuf>,
-    /// The file with the key of that certificate (PEM).
-    pub key: Option<PathBuf>,
-    /// Whether the active server compacts etcd.
-    pub compact: Compaction,
-}
-
-impl EtcdConfig {
-    /// The default of [`EtcdConfig::prefix`].
-    pub const PREFIX: &str = tenure_register::etcd::EtcdAccess::PREFIX;
-
-    /// Creates the access to the members at these URLs, with the defaults of all other values.
-    #[must_use]
-    pub fn new(endpoints: Vec<String>) -> Self {
-        Self {
-            endpoints,
-            prefix: Self::PREFIX.into(),
-            user: None,
-            password_file: None,
-            ca_file: None,
-            certificate: None,
-            key: None,
-            compact: Compaction::default(),
-        }
-    }
-
-    /// Returns the access to the members.
-    pub(crate) fn access(&self) -> tenure_register::etcd::EtcdAccess {
-        let config = self.clone();
-        tenure_register::etcd::EtcdAccess {
-            endpoints: config.endpoints,
-            prefix: config.prefix,
-            user: config.user,
-            password_file: config.password_file,
-            ca_file: config.ca_file,
-            certificate: config.certificate,
-            key: config.key,
-        }
-    }
-}
-
-/// Whether and when the active server removes old revisions from etcd.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compaction {
-    /// Every five minutes, unless etcd has keys outside of the prefix.
-    #[default]
-    Auto,
-    /// Never: etcd does it itself (`--auto-compaction-retention`).
-    Off,
-    /// Every time that this duration has passed, even if etcd has other keys.
-    Every(Duration),
 }
