@@ -95,6 +95,8 @@ fn a_check_refuses_what_the_start_refuses_with_the_same_words() {
         over("etcd://10.0.0.1:2379"),
         over(&format!("etcds://10.0.0.1:2379?ca_file={pem}")),
         over("etcds://tenure@10.0.0.1"),
+        over("etcds://"),
+        over("etcds://10.0.0.1:x"),
         over("etcds://10.0.0.1?password_file=/dev/null"),
         over("etcds://10.0.0.1?key=/dev/null"),
         over("postgres://tenure@127.0.0.1/d?schema=pg_tenure"),

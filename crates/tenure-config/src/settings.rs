@@ -131,7 +131,7 @@ impl Settings {
             if let Some(key) = self.scope.key_of_variable(&variable) {
                 read.insert(key, Setting::of_text([value], origin))?;
             } else if let Some(key) = self.scope.replaced_by_variable(&variable) {
-                self.refuse_replaced(key, &Setting::of_text([value], origin))?;
+                self.refuse_replaced(key, &value, &origin)?;
             }
         }
         self.values.append(&mut read.values);
@@ -150,14 +150,26 @@ impl Settings {
         self.set_named_flag(&name.replace('_', "-"), key, values);
     }
 
-    /// Refuses the value of a flag whose key does not exist any more.
+    /// Refuses a key that does not exist any more, with this value.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Invalid`] with what to write in place of the flag.
-    pub fn refuse_flag(&self, flag: &str, key: &str, value: &str) -> Result<(), ConfigError> {
-        let origin = Origin::Flag(format!("--{flag}"));
-        self.refuse_replaced(key, &Setting::of_text([value], origin))
+    /// [`ConfigError::Invalid`] with what to write in place of the key.
+    pub fn refuse_replaced(
+        &self,
+        key: &str,
+        value: &str,
+        origin: &Origin,
+    ) -> Result<(), ConfigError> {
+        match self.scope.replacement(key, value) {
+            None => Ok(()),
+            Some(now) => Err(ConfigError::Invalid {
+                origin: origin.clone(),
+                key: self.scope.shown(key).into(),
+                value: without_passwords(&format!("{value:?}")),
+                reason: format!("there is no such key any more: {now}"),
+            }),
+        }
     }
 
     /// Like [`set_flag`](Self::set_flag), for a flag with another name.
@@ -654,7 +666,7 @@ impl Settings {
             "" => scope.of_spelling(name).to_owned(),
             table => format!("{table}.{name}"),
         };
-        self.refuse_replaced(key, &setting)?;
+        self.refuse_replaced(key, &setting.texts.join(","), &setting.origin)?;
         // A dot in quotes is a part of a name, and only names of metadata have dots.
         let is_free = !table.is_empty() && scope.free_table() == Some(table);
         let is_one_name = is_free || !name.contains('.');
@@ -686,20 +698,6 @@ impl Settings {
             origin,
             key: shown,
             hint: scope.hint(table, name, is_table),
-        })
-    }
-
-    /// Refuses a key that does not exist any more. The old value may have a password anywhere.
-    fn refuse_replaced(&self, key: &str, setting: &Setting) -> Result<(), ConfigError> {
-        let replacement = self.scope.replacement(key, &setting.texts.join(","));
-        let Some(replacement) = replacement else {
-            return Ok(());
-        };
-        Err(ConfigError::Invalid {
-            origin: setting.origin.clone(),
-            key: self.scope.shown(key).into(),
-            value: setting.shown.clone(),
-            reason: format!("there is no such key any more: {replacement}"),
         })
     }
 

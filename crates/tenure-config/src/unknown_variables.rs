@@ -51,14 +51,7 @@ pub(crate) fn problem(scope: Scope, name: &str) -> Option<String> {
     let is_of_other_program = rest
         .split_once('_')
         .is_some_and(|(table, _)| scope.is_ignored(&table.to_ascii_lowercase()));
-    let is_replaced = scope
-        .replaced_by_variable(&format!("{PREFIX}{rest}"))
-        .is_some();
-    if known.clone().any(|known| known == rest)
-        || is_replaced
-        || is_of_other_program
-        || is_of_a_service(name)
-    {
+    if known.clone().any(|known| known == rest) || is_of_other_program || is_of_a_service(name) {
         return None;
     }
     let near = || nearest(&rest, known).map(|near| format!("{PREFIX}{near}"));

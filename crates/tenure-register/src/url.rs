@@ -14,7 +14,7 @@ pub struct HomeUrl {
     /// The password.
     pub password: Option<String>,
     /// The hosts, each with its port; `None` if it has none. IPv6 addresses are in brackets.
-    pub hosts: Vec<(String, Option<String>)>,
+    pub hosts: Vec<(String, Option<u16>)>,
     /// The part behind the first `/` after the hosts.
     pub path: String,
     /// The keys and values behind the `?`.
@@ -38,18 +38,17 @@ impl HomeUrl {
             Some((user, hosts)) => (Some(user), hosts),
             None => (None, authority),
         };
-        let (user, password) = match user.map(|user| user.split_once(':').ok_or(user)) {
-            Some(Ok((user, password))) => (Some(user), Some(password)),
-            Some(Err(user)) => (Some(user), None),
-            None => (None, None),
+        let (user, password) = match user.and_then(|user| user.split_once(':')) {
+            Some((user, password)) => (Some(user), Some(password)),
+            None => (user, None),
         };
         let hosts = hosts.split(',').filter(|host| !host.is_empty());
-        let hosts = hosts.map(|host| {
-            let (name, port) = match host.rsplit_once(':') {
-                Some((name, port)) if !port.ends_with(']') => (name, Some(port.to_owned())),
-                _ => (host, None),
-            };
-            Ok((decoded(name)?, port.filter(|port| !port.is_empty())))
+        let hosts = hosts.map(|host| match host.rsplit_once(':') {
+            Some((name, port)) if !port.ends_with(']') => {
+                let port = port.parse().map_err(|_| "a port is not a number")?;
+                Ok((decoded(name)?, Some(port)))
+            }
+            _ => Ok((decoded(host)?, None)),
         });
         let hosts = hosts.collect::<Result<_, &str>>()?;
         let parameters = query.split('&').filter(|parameter| !parameter.is_empty());

@@ -29,14 +29,20 @@ pub(super) enum Place {
 }
 
 impl PlaceArgs {
-    /// The place that these flags, the configuration file and the environment name.
-    pub(super) fn place(&self) -> Result<Place, ConfigError> {
+    /// The place that these flags, the configuration file and the environment name. A `new` one, which
+    /// the command creates, has no default.
+    pub(super) fn place(&self, new: bool) -> Result<Place, ConfigError> {
         if let (Some(data_dir), None) = (&self.data_dir, &self.config) {
             return Ok(Place::Folder(data_dir.clone()));
         }
         let mut settings = Settings::load(STORE, self.config.as_deref())?;
         let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
         settings.set_flag("serve.data_dir", &data_dir.map(Cow::into_owned));
+        let mut keys = ["serve.data_dir", "serve.home", "serve.home_file"].iter();
+        if new && self.config.is_none() && keys.all(|key| settings.origin(key).is_none()) {
+            let reason = "name the place of the new store: --data-dir DIR, or --config FILE";
+            return Err(ConfigError::missing("serve.data_dir", reason));
+        }
         let store = without_server(&mut settings)?;
         match (store.cluster, store.data_dir) {
             (Some(cluster), _) => Ok(Place::Cluster(cluster.into())),
@@ -47,22 +53,6 @@ impl PlaceArgs {
                 Err(settings.invalid("serve.home", reason.into()))
             }
         }
-    }
-
-    /// The same for a command that creates the place: it has no default.
-    pub(super) fn new_place(&self) -> Result<Place, ConfigError> {
-        if self.data_dir.is_none() && self.config.is_none() {
-            let settings = Settings::load(STORE, None)?;
-            let is_named = |key: &&str| settings.origin(key).is_some();
-            if !["serve.data_dir", "serve.home", "serve.home_file"]
-                .iter()
-                .any(is_named)
-            {
-                let reason = "name the place of the new store: --data-dir DIR, or --config FILE";
-                return Err(ConfigError::missing("serve.data_dir", reason));
-            }
-        }
-        self.place()
     }
 }
 

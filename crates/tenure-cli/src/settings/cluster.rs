@@ -18,10 +18,10 @@ pub(crate) fn config(
     let StoreHome::Shared(home) = home else {
         return refuse_alone(settings).map(|()| None);
     };
-    if let Some(key) = set_key(settings, "azure") {
-        let reason = "the Azure Blob lease protocol keeps its blobs in a folder, and the home of a cluster \
-                      has none: leave the table out, or set home = \"folder:DIRECTORY\"";
-        return Err(settings.invalid(key, reason.into()));
+    if settings.has_table("azure") {
+        let reason = "the Azure Blob lease protocol keeps its blobs in a folder: leave the table [azure] out, \
+                      or set home = \"folder:DIRECTORY\"";
+        return Err(settings.invalid(home::key(settings), reason.into()));
     }
     let advertise = advertise(settings, listen)?;
     let mut config = ClusterConfig::new(server(settings)?, advertise, home.clone());
@@ -44,26 +44,16 @@ pub(super) fn check(settings: &Settings, config: &ClusterConfig) -> Result<(), C
 /// Refuses the table of a cluster without a home that servers share: a server with a forgotten `home`
 /// would be a store of its own, beside that of the cluster.
 fn refuse_alone(settings: &Settings) -> Result<(), ConfigError> {
-    let Some(key) = set_key(settings, "cluster") else {
-        return Ok(());
-    };
+    let key = home::key(settings);
     let reason = "the servers of a [cluster] share a home in etcd or PostgreSQL";
-    match settings.origin(home::key(settings)) {
+    match settings.origin(key) {
+        _ if !settings.has_table("cluster") => Ok(()),
         None => Err(ConfigError::missing(
-            "serve.home",
+            key,
             format!("{reason}: {}", home::FORMS),
         )),
-        Some(_) => {
-            Err(settings.invalid(key, format!("{reason}: set home, or leave the table out")))
-        }
+        Some(_) => Err(settings.invalid(key, format!("{reason}: name it, or leave the table out"))),
     }
-}
-
-/// Returns the first key of this table that is set.
-fn set_key(settings: &Settings, table: &str) -> Option<&'static str> {
-    let of_table = |key: &&str| key.split_once('.').is_some_and(|(known, _)| known == table);
-    let mut keys = settings.keys().map(|key| &*key.name).filter(of_table);
-    keys.find(|key| settings.origin(key).is_some())
 }
 
 fn server(settings: &Settings) -> Result<String, ConfigError> {
@@ -88,7 +78,12 @@ fn advertise(settings: &Settings, listen: SocketAddr) -> Result<String, ConfigEr
     };
     let set = settings.with("cluster.advertise", |text| {
         let text = text.trim();
-        let url = place(text, "https://store-1.example.com:7400")?;
+        text.parse::<Endpoint>()
+            .map_err(|error| error.to_string())?;
+        let url = reqwest::Url::parse(text).map_err(|error| error.to_string())?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("must have no user and no password".into());
+        }
         let host = url.host_str().unwrap_or_default();
         if ["0.0.0.0", "[::]"].contains(&host) {
             let reason =
@@ -110,19 +105,6 @@ fn advertise(settings: &Settings, listen: SocketAddr) -> Result<String, ConfigEr
             Err(ConfigError::missing("cluster.advertise", reason))
         }
     }
-}
-
-/// Checks a URL without a password. The error shows this example of a valid one.
-fn place(text: &str, example: &str) -> Result<reqwest::Url, String> {
-    text.parse::<Endpoint>()
-        .map_err(|error| error.to_string())?;
-    let url = reqwest::Url::parse(text).map_err(|error| error.to_string())?;
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(format!(
-            "must have no user and no password: write {example}"
-        ));
-    }
-    Ok(url)
 }
 
 #[cfg(test)]

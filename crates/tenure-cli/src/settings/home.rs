@@ -4,7 +4,6 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tenure::store::Endpoint;
 use tenure_config::{ConfigError, Origin, Settings, warn_of_secret};
 use tenure_core::file_path;
 use tenure_server::{Compaction, EtcdConfig, Failover, Home, HomeUrl, PostgresConfig, PostgresUrl};
@@ -127,18 +126,11 @@ fn etcd(url: HomeUrl, file: Option<&Path>) -> Result<EtcdConfig, String> {
         "etcds" => "https",
         _ => "http",
     };
-    let member = |(host, port): &(String, Option<String>)| {
-        let member = format!("{scheme}://{host}:{}", port.as_deref().unwrap_or("2379"));
-        let checked = member.parse::<Endpoint>();
-        checked.map(|_| member).map_err(|error| error.to_string())
-    };
-    let members: Vec<String> = url.hosts.iter().map(member).collect::<Result<_, _>>()?;
-    if members.is_empty() {
-        return Err(
-            "must name the members of etcd, such as etcds://10.0.0.1,10.0.0.2/tenure".into(),
-        );
-    }
-    let mut config = EtcdConfig::new(members);
+    let members = url.hosts.iter().map(|(host, port)| {
+        let port = port.unwrap_or(2379);
+        format!("{scheme}://{host}:{port}")
+    });
+    let mut config = EtcdConfig::new(members.collect());
     if !url.path.is_empty() {
         config.prefix = prefix(&url.path)?;
     }
@@ -167,10 +159,6 @@ fn etcd(url: HomeUrl, file: Option<&Path>) -> Result<EtcdConfig, String> {
             }
         }
     }
-    [&config.password_file, &config.key]
-        .into_iter()
-        .flatten()
-        .for_each(|path| warn_of_secret(path));
     let is_local = |host: &str| {
         let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
         host == "localhost" || address.is_ok_and(|address| address.is_loopback())
@@ -190,6 +178,9 @@ fn etcd(url: HomeUrl, file: Option<&Path>) -> Result<EtcdConfig, String> {
 /// The file that a parameter names. A wrong name is better found before the first request.
 fn readable(key: &str, value: &str) -> Result<PathBuf, String> {
     file_path::check(value).map_err(|error| format!("{key}={value} {error}"))?;
+    if ["password_file", "key"].contains(&key) {
+        warn_of_secret(Path::new(value));
+    }
     match File::open(value) {
         Ok(_) => Ok(value.into()),
         Err(error) => Err(format!("{key}={value}: can't read it: {error}")),

@@ -11,7 +11,7 @@ use reqwest::{Client, RequestBuilder};
 use tracing::{info, warn};
 
 use super::EtcdAccess;
-use super::http::{self, Certificates, endpoint, innermost_cause, misconfigured};
+use super::http::{self, Certificates, innermost_cause, misconfigured};
 use super::refusal::{Asked, Refusal, meaning};
 use super::version::{Verdict, Version};
 use super::wire::{AuthenticateRequest, GatewayRequest};
@@ -84,9 +84,8 @@ impl Gateway {
         attempt: Duration,
         warned_of: WarnedOf,
     ) -> Result<Self, Failure> {
-        let urls: Result<Vec<String>, _> = config.endpoints.iter().map(|it| endpoint(it)).collect();
-        let members = urls?.into_iter().map(|url| Member {
-            url,
+        let members = config.endpoints.iter().map(|url| Member {
+            url: url.clone(),
             is_checked: false,
             warning: None,
             was_cut: false,

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::header::DATE;
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, Identity, Url};
+use reqwest::{Certificate, Client, Identity};
 use tenure_core::pem::{self, PemError};
 
 use super::EtcdAccess;
@@ -108,19 +108,6 @@ impl fmt::Debug for Certificates {
     }
 }
 
-/// Returns the URL of a member without a slash at its end.
-pub(super) fn endpoint(text: &str) -> Result<String, Failure> {
-    let url = Url::parse(text).ok().filter(|url| {
-        ["http", "https"].contains(&url.scheme()) && url.has_host() && url.query().is_none()
-    });
-    let url = url.ok_or_else(|| {
-        misconfigured(&format!(
-            "home contains {text:?}, which is not a URL like https://10.0.0.1:2379"
-        ))
-    })?;
-    Ok(url.as_str().trim_end_matches('/').to_owned())
-}
-
 /// Reads a file with certificates, if the key names one.
 fn read_pem<T>(
     key: &str,
@@ -190,7 +177,6 @@ pub(super) fn innermost_cause(error: &reqwest::Error) -> String {
 /// The names in messages about certificates.
 pub(super) const CERTIFICATES: CertificateNames = CertificateNames {
     service: "etcd",
-    addresses: "home",
     authorities: "ca_file",
     client: "certificate and key",
     client_authorities: "--trusted-ca-file of etcd",

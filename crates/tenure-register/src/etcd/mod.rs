@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The members of an etcd cluster, and the access to them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EtcdAccess {
     /// The URLs of the members, for example `https://10.0.0.1:2379`.
     pub endpoints: Vec<String>,
@@ -72,12 +72,7 @@ impl EtcdAccess {
         Self {
             endpoints,
             prefix: Self::PREFIX.into(),
-            user: None,
-            password_file: None,
-            ca_file: None,
-            certificate: None,
-            key: None,
-            compact: Compaction::default(),
+            ..Self::default()
         }
     }
 }

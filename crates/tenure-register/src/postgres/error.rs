@@ -10,7 +10,6 @@ use crate::certificates::CertificateNames;
 /// The names in messages about certificates.
 const CERTIFICATES: CertificateNames = CertificateNames {
     service: "PostgreSQL",
-    addresses: "home",
     authorities: "sslrootcert",
     client: "sslcert and sslkey",
     client_authorities: "ssl_ca_file of PostgreSQL",

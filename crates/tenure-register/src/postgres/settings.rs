@@ -5,13 +5,14 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use tenure_core::file_path;
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::SslMode;
 
-use super::connection_string::{EXAMPLE, Parts, invalid};
+use super::connection_string::{self, EXAMPLE, invalid, settings_of};
 use super::password_file;
 
 /// A connection string that was understood.
@@ -21,7 +22,8 @@ pub(super) struct Settings {
     pub(super) servers: Vec<Server>,
     pub(super) user: String,
     pub(super) encryption: Encryption,
-    pub(super) root_certificate: Option<RootCertificate>,
+    /// The `sslrootcert`; `None` for the authorities of the operating system.
+    pub(super) root_certificate: Option<PathBuf>,
     /// The certificate of this client and its key, in PEM files.
     pub(super) client_certificate: Option<(PathBuf, PathBuf)>,
 }
@@ -47,14 +49,6 @@ pub(super) enum Encryption {
     Full,
 }
 
-/// The `sslrootcert`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum RootCertificate {
-    /// `system`: the authorities of the operating system.
-    System,
-    File(PathBuf),
-}
-
 impl Settings {
     /// Reads a connection string. `attempt` is the time limit of a call, and `variable` returns the
     /// value of a variable of the environment.
@@ -67,30 +61,33 @@ impl Settings {
         attempt: Duration,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, String> {
-        let Parts {
-            hosts,
-            others: mut config,
-            own,
-        } = Parts::of(text, &variable)?;
+        let settings = settings_of(text, &variable)?;
+        let (mut hosts, mut addresses, mut ports) = (Vec::new(), Vec::new(), Vec::new());
         let folder = variable("HOME").unwrap_or_default();
         let mut password_file = PathBuf::from(folder).join(".pgpass");
         // These only end what is left of a connection in the kernel.
-        config.tcp_user_timeout(attempt * 2);
-        config.keepalives_retries(3);
+        let (mut user_timeout, mut retries) = (attempt * 2, 3);
         let (mut encryption, mut root_certificate) = (None, None);
         let (mut certificate, mut key_file) = (None, None);
-        for (key, value) in &own {
+        let mut of_driver = Vec::new();
+        for (key, value) in &settings {
             let (key, value) = (key.as_str(), value.as_str());
             match key {
+                "host" => hosts = value.split(',').collect(),
+                "hostaddr" => {
+                    addresses =
+                        parsed::<IpAddr>(value).ok_or_else(|| invalid(key, "IP addresses"))?;
+                }
+                "port" => {
+                    ports = parsed::<u16>(value).ok_or_else(|| invalid(key, "port numbers"))?
+                }
                 "tcp_user_timeout" => {
-                    config.tcp_user_timeout(Duration::from_millis(number(key, value)?.into()));
+                    user_timeout = Duration::from_millis(number(key, value)?.into());
                 }
-                "keepalives_count" => drop(config.keepalives_retries(number(key, value)?)),
+                "keepalives_count" => retries = number(key, value)?,
                 "sslmode" => encryption = Some(encryption_of(value)?),
-                "sslrootcert" if value == "system" => {
-                    root_certificate = Some(RootCertificate::System);
-                }
-                "sslrootcert" => root_certificate = Some(RootCertificate::File(path(key, value)?)),
+                "sslrootcert" if value == "system" => {}
+                "sslrootcert" => root_certificate = Some(path(key, value)?),
                 "passfile" => password_file = path(key, value)?,
                 "sslcert" => certificate = Some(path(key, value)?),
                 "sslkey" => key_file = Some(path(key, value)?),
@@ -102,13 +99,16 @@ impl Settings {
                 "gssencmode" if ["disable", "prefer"].contains(&value) => {}
                 "load_balance_hosts" if value == "disable" => {}
                 "gssencmode" | "load_balance_hosts" => return Err(invalid(key, "disable")),
-                _ => {
-                    return Err(format!(
-                        "{key} is not supported: write the settings into the URL"
-                    ));
+                "service" => {
+                    return Err("service is not supported: write its settings into the URL".into());
                 }
+                _ => of_driver.push((key, value)),
             }
         }
+        let mut config = connection_string::config(&of_driver)?;
+        config
+            .tcp_user_timeout(user_timeout)
+            .keepalives_retries(retries);
         let user = config.get_user().unwrap_or_default().to_owned();
         if user.is_empty() {
             return Err(format!("user is missing; {EXAMPLE}"));
@@ -120,7 +120,7 @@ impl Settings {
         };
         let encryption = match encryption {
             Some(encryption) => encryption,
-            None if is_local(&hosts) => Encryption::None,
+            None if is_local(&hosts, &addresses) => Encryption::None,
             None => {
                 return Err(
                     "sslmode is missing: use sslmode=verify-full (TLS, and the certificate must \
@@ -134,7 +134,7 @@ impl Settings {
             _ => SslMode::Require,
         });
         Ok(Self {
-            servers: servers(&hosts, &config, &password_file)?,
+            servers: servers((&hosts, &addresses, &ports), &config, &password_file)?,
             user,
             encryption,
             root_certificate,
@@ -143,11 +143,15 @@ impl Settings {
     }
 }
 
-/// Returns a configuration for each of these hosts. The file has the passwords, if `config` has none.
-fn servers(of: &Config, config: &Config, passwords: &Path) -> Result<Vec<Server>, String> {
-    let (hosts, addresses, ports) = (of.get_hosts(), of.get_hostaddrs(), of.get_ports());
+/// Returns a configuration for each of these hosts, addresses and ports. The file has the passwords, if
+/// `config` has none.
+fn servers(
+    (hosts, addresses, ports): (&[&str], &[IpAddr], &[u16]),
+    config: &Config,
+    passwords: &Path,
+) -> Result<Vec<Server>, String> {
     let count = hosts.len().max(addresses.len());
-    if count == 0 || hosts.contains(&Host::Tcp(String::new())) {
+    if count == 0 || hosts.contains(&"") {
         return Err(format!("host is missing; {EXAMPLE}"));
     }
     if !hosts.is_empty() && !addresses.is_empty() && hosts.len() != addresses.len() {
@@ -164,18 +168,17 @@ fn servers(of: &Config, config: &Config, passwords: &Path) -> Result<Vec<Server>
         let port = ports.get(index).or_else(|| ports.first());
         let port = port.copied().unwrap_or(5432);
         config.port(port);
-        let name = match (hosts.get(index), addresses.get(index)) {
-            (Some(Host::Tcp(name)), _) => name.clone(),
-            #[cfg(unix)]
-            (Some(Host::Unix(folder)), _) => folder.display().to_string(),
-            (None, address) => address.map(ToString::to_string).unwrap_or_default(),
-        };
-        if index < hosts.len() {
-            config.host(&name);
+        let address = addresses.get(index);
+        let name = hosts.get(index).map(|host| (*host).to_owned());
+        if let Some(name) = &name {
+            config.host(name);
         }
-        if let Some(address) = addresses.get(index) {
+        if let Some(address) = address {
             config.hostaddr(*address);
         }
+        let name = name
+            .or_else(|| address.map(ToString::to_string))
+            .unwrap_or_default();
         if config.get_password().is_none() {
             let is_local = name.starts_with('/');
             let host = if is_local { "localhost" } else { &name };
@@ -211,18 +214,20 @@ fn encryption_of(value: &str) -> Result<Encryption, String> {
 }
 
 /// Whether all servers are on this machine.
-fn is_local(config: &Config) -> bool {
-    let is_local_host = |host: &Host| match host {
-        Host::Tcp(name) => {
-            name == "localhost" || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
-        }
-        #[cfg(unix)]
-        Host::Unix(_) => true,
+fn is_local(hosts: &[&str], addresses: &[IpAddr]) -> bool {
+    let is_local = |host: &&str| {
+        let is_loopback = host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+        host.starts_with('/') || *host == "localhost" || is_loopback
     };
-    match config.get_hostaddrs() {
-        [] => config.get_hosts().iter().all(is_local_host),
+    match addresses {
+        [] => hosts.iter().all(is_local),
         addresses => addresses.iter().all(IpAddr::is_loopback),
     }
+}
+
+/// Reads values with commas between them.
+fn parsed<T: FromStr>(values: &str) -> Option<Vec<T>> {
+    values.split(',').map(|value| value.parse().ok()).collect()
 }
 
 fn path(key: &str, value: &str) -> Result<PathBuf, String> {

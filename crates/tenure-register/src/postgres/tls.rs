@@ -14,7 +14,7 @@ use rustls::{
 use tenure_core::pem::{self, Block, PemError};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::settings::{Encryption, RootCertificate, Settings};
+use super::settings::{Encryption, Settings};
 
 /// Returns the connector for these settings.
 ///
@@ -49,10 +49,7 @@ fn verifier(
     settings: &Settings,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, String> {
-    let file = match &settings.root_certificate {
-        Some(RootCertificate::File(path)) => Some(path.as_path()),
-        Some(RootCertificate::System) | None => None,
-    };
+    let file = settings.root_certificate.as_deref();
     let encryption = match (settings.encryption, file) {
         // As with libpq: a file with authorities turns `require` into `verify-ca`.
         (Encryption::Unverified, Some(_)) => Encryption::Authority,

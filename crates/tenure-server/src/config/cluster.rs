@@ -39,15 +39,8 @@ impl ClusterConfig {
     /// only shown.
     #[cfg(test)]
     pub(crate) fn in_memory(server: &str) -> Self {
-        Self {
-            name: Self::NAME.into(),
-            server: server.into(),
-            advertise: format!("http://{server}"),
-            ownership: Self::OWNERSHIP,
-            confirm: false,
-            access: ClusterAccess::Anonymous,
-            home: Home::Etcd(EtcdConfig::new(Vec::new())),
-        }
+        let home = Home::Etcd(EtcdConfig::new(Vec::new()));
+        Self::new(server, format!("http://{server}"), home)
     }
 
     /// Creates the configuration of the server with this name, which clients reach at the URL

@@ -273,7 +273,7 @@ impl Serve {
         let mut settings = Settings::load(STORE, self.config.as_deref())?;
         settings.set_flag("serve.listen", &self.listen);
         if let Some(engine) = &self.engine {
-            settings.refuse_flag("engine", "serve.engine", engine)?;
+            settings.refuse_replaced("serve.engine", engine, &Origin::Flag("--engine".into()))?;
         }
         settings.set_flag("serve.home", &self.home);
         let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);

@@ -326,14 +326,9 @@ fn etcd_auth_over_tls(config: &EtcdConfig, etcd: &Etcd) {
 
 #[test]
 fn settings_that_can_not_work_are_named() {
-    let mut wrong = config(vec!["10.0.0.1:2379".to_owned()]);
+    let mut wrong = config(Vec::new());
     let failure =
         |config: &EtcdConfig| misconfigured(ConnectEtcd::new(config, "default", PATIENT).connect());
-    assert_eq!(
-        failure(&wrong),
-        "home contains \"10.0.0.1:2379\", which is not a URL like https://10.0.0.1:2379"
-    );
-    wrong.endpoints = Vec::new();
     assert!(failure(&wrong).starts_with("home names no members"));
     wrong.endpoints = vec!["http://127.0.0.1:1".to_owned()];
     wrong.user = Some("tenure".to_owned());
