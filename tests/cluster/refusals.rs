@@ -112,7 +112,7 @@ fn a_server_that_etcd_refuses_at_its_start_ends_and_says_what_to_change() {
     let file = secrets.path().join("password");
     fs::write(&file, "wrong\n").expect("a file");
     let mut settings = Settings::short(DEFAULT);
-    settings.engine = format!("user = \"tenure\"\npassword_file = \"{}\"", file.display());
+    settings.password_file = Some(file.clone());
     let Some(mut cluster) = Cluster::prepare(test, settings) else {
         return;
     };
@@ -123,7 +123,7 @@ fn a_server_that_etcd_refuses_at_its_start_ends_and_says_what_to_change() {
     assert_refused(
         &mut cluster.servers[0],
         CONFIGURATION,
-        "etcd refuses the password of the user tenure: correct the file etcd.password_file",
+        "etcd refuses the password of the user tenure: correct the file password_file",
     );
     let config = cluster.servers[0].config().to_str().expect("UTF-8");
     let begun = run(&["cluster", "init", "--config", config]);
@@ -284,14 +284,14 @@ fn a_server_that_postgresql_refuses_at_its_start_ends_and_says_what_to_change() 
     cluster.databases().primary.query(grant);
     start(&mut cluster, 0);
     let (_, view) = cluster.servers[0].must_get(&cluster.runtime, "/v1/cluster");
-    let version = view["engine_version"].as_str().expect("a version");
+    let version = view["home_version"].as_str().expect("a version");
     assert!(
         version.split('.').all(|part| part.parse::<u32>().is_ok()),
         "{view}"
     );
-    let identity = view["engine_identity"].as_str().expect("an identity");
+    let identity = view["home_identity"].as_str().expect("an identity");
     assert!(identity.contains("timeline 00000001"), "{view}");
-    assert!(view["engine_latency_us"].as_u64() > Some(0), "{view}");
+    assert!(view["home_latency_us"].as_u64() > Some(0), "{view}");
     stop(&mut cluster, 0);
 }
 
@@ -312,7 +312,7 @@ fn a_cluster_with_access_control_is_not_served_without_it_by_mistake() {
         access_file(folder.path()).display()
     );
     let mut settings = Settings::short(DEFAULT);
-    settings.engine = access.clone();
+    settings.cluster = access.clone();
     let Some(mut cluster) = Cluster::prepare(test, settings) else {
         return;
     };
@@ -347,17 +347,17 @@ fn a_server_shows_the_facts_about_its_engine_and_counts_its_part() {
     let servers = &cluster.servers;
     let view = tenure_tests::wait_for("the size of etcd", || {
         let view = servers[active].view(&cluster.runtime)?;
-        view["engine_bytes"].as_u64().map(|_| view)
+        view["home_bytes"].as_u64().map(|_| view)
     });
-    assert_eq!(view["engine"], "etcd");
-    let quota = view["engine_quota_bytes"].as_u64().expect("a quota");
+    assert_eq!(view["home"], "etcd");
+    let quota = view["home_quota_bytes"].as_u64().expect("a quota");
     assert_eq!(quota, 2 << 30);
-    assert!(view["engine_bytes"].as_u64() < Some(quota / 2), "{view}");
-    let latency = view["engine_latency_us"].as_u64().expect("a time");
+    assert!(view["home_bytes"].as_u64() < Some(quota / 2), "{view}");
+    let latency = view["home_latency_us"].as_u64().expect("a time");
     assert!((1..5_000_000).contains(&latency), "{view}");
     let (_, standby) = servers[(active + 1) % 3].must_get(&cluster.runtime, "/v1/cluster");
     for view in [&view, &standby] {
-        let version = view["engine_version"].as_str().expect("a version");
+        let version = view["home_version"].as_str().expect("a version");
         assert!(version.starts_with("3."), "{view}");
         let numbers = version
             .split('.')
@@ -368,10 +368,10 @@ fn a_server_shows_the_facts_about_its_engine_and_counts_its_part() {
             [3, minor, _] => minor < 5,
             _ => false,
         };
-        assert_eq!(view["engine_warnings"][0].is_string(), has_errors, "{view}");
+        assert_eq!(view["home_warnings"][0].is_string(), has_errors, "{view}");
         let links = cluster.engine.links("c");
         let written = &links.last().expect("an entry").entry["place"];
-        assert_eq!(&view["engine_identity"], written, "{view}");
+        assert_eq!(&view["home_identity"], written, "{view}");
     }
 
     let urls = cluster.urls();
@@ -379,7 +379,7 @@ fn a_server_shows_the_facts_about_its_engine_and_counts_its_part() {
     let doctor = run(&[&["doctor", "--json"][..], &asked].concat());
     let report = json_of(&doctor).to_string();
     assert!(!report.contains("on average"), "{report}");
-    if let Some(warning) = view["engine_warnings"][0].as_str() {
+    if let Some(warning) = view["home_warnings"][0].as_str() {
         assert!(report.contains(warning), "{report}");
     }
 
@@ -418,7 +418,7 @@ fn a_server_shows_the_facts_about_its_engine_and_counts_its_part() {
         let leases = metric(server, "tenure_leases{state=\"leased\"}");
         assert_eq!(leases.is_some(), server == active);
     }
-    let bytes = metric(active, "tenure_cluster_engine_bytes").expect("a size");
-    let quota = metric(active, "tenure_cluster_engine_quota_bytes").expect("a size");
+    let bytes = metric(active, "tenure_cluster_home_bytes").expect("a size");
+    let quota = metric(active, "tenure_cluster_home_quota_bytes").expect("a size");
     assert!(bytes > 0.0 && bytes < quota, "{bytes} of {quota}");
 }

@@ -22,6 +22,8 @@ mod key;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+mod url;
 
 /// The programs that tests of homes need, from the tests of the workspace.
 #[cfg(all(test, unix, feature = "etcd"))]
@@ -40,6 +42,8 @@ use std::sync::Arc;
 pub use bytes::Bytes;
 pub use key::{RegisterKey, RegisterKeyError};
 use tenure_core::UnixMillis;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+pub use url::HomeUrl;
 
 /// A future that a home returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

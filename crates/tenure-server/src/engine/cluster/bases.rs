@@ -12,7 +12,7 @@ use axum::body::Bytes;
 use tenure_core::ring::{Base, FileId};
 use tracing::{error, info, warn};
 
-use super::home::Home;
+use super::home::LogHome;
 use crate::engine::ring::{BaseError, BaseFiles, LogFiles, Replica, SlotValue};
 use crate::engine::snapshot::Position;
 
@@ -57,7 +57,7 @@ enum Work {
 
 /// The state of the thread.
 struct Writing {
-    home: Home,
+    home: LogHome,
     files: LogFiles,
     replica: Replica,
     /// The entries that no named base has.
@@ -75,7 +75,7 @@ struct Writing {
 
 impl BaseWriter {
     /// Starts the thread of a server that has just taken over.
-    pub(super) fn start(home: Home, files: LogFiles, replica: Replica) -> std::io::Result<Self> {
+    pub(super) fn start(home: LogHome, files: LogFiles, replica: Replica) -> std::io::Result<Self> {
         let (work, received) = channel();
         let (answers, written) = channel();
         let writing = Writing {

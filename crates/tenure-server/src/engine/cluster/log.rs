@@ -17,7 +17,7 @@ use tenure_register::Failure;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::home::Home;
+use super::home::LogHome;
 use super::report::Reports;
 use super::serving::{OwnershipClock, Serving};
 use super::status::ClusterStatus;
@@ -71,7 +71,7 @@ impl Closed {
 /// The log, and the state of its ownership.
 #[derive(Debug)]
 pub(super) struct ClusterLog {
-    pub(super) home: Home,
+    pub(super) home: LogHome,
     pub(super) ring: RingLog,
     pub(super) machine: Ownership,
     pub(super) clock: OwnershipClock,
@@ -113,7 +113,7 @@ pub(super) fn new_owner() -> OwnerId {
 
 impl ClusterLog {
     pub(super) fn new(
-        home: Home,
+        home: LogHome,
         timings: OwnershipTimings,
         config: &ClusterConfig,
         clock: OwnershipClock,

@@ -10,7 +10,7 @@ use tenure_core::ownership::{Found, Observation, Refusal, Tail, TailState};
 use tenure_core::ring::{Base, SlotReplaced};
 use tenure_register::Failure;
 
-use super::home::Home;
+use super::home::LogHome;
 use super::log::{Closed, new_owner};
 use super::report::other_home;
 use super::standby::leftover;
@@ -112,7 +112,7 @@ impl From<Closed> for RecoverError {
 
 /// The log, for an operator.
 struct OperatorLog<'a> {
-    home: &'a Home,
+    home: &'a LogHome,
     ring: RingLog,
     wait: &'a dyn Fn(Duration),
 }
@@ -125,7 +125,7 @@ enum Written {
 }
 
 impl<'a> OperatorLog<'a> {
-    fn new(home: &'a Home, wait: &'a dyn Fn(Duration)) -> Self {
+    fn new(home: &'a LogHome, wait: &'a dyn Fn(Duration)) -> Self {
         let viewer = Box::new(|value: &SlotValue| value.tail.state);
         let files = std::sync::Arc::clone(&home.files);
         Self {
@@ -318,7 +318,7 @@ fn next(observation: Observation, before: Option<&SlotValue>, state: TailState) 
 /// Writes the first entry of an empty log, so that any server may take the log over. Returns the id of
 /// the new store.
 pub(in crate::engine) fn init(
-    home: &Home,
+    home: &LogHome,
     wait: &dyn Fn(Duration),
 ) -> Result<StoreId, RecoverError> {
     let mut log = OperatorLog::new(home, wait);
@@ -346,7 +346,7 @@ fn exists(tail: &SlotValue) -> RecoverError {
 /// Epochs and revisions continue far above everything that can have been lost. It counts from one entry
 /// on: an interrupted recovery has changed nothing, and may be repeated.
 pub(in crate::engine) fn recover(
-    home: &Home,
+    home: &LogHome,
     wait: &dyn Fn(Duration),
 ) -> Result<Restored, RecoverError> {
     let mut log = OperatorLog::new(home, wait);
@@ -431,7 +431,7 @@ fn retire(log: &mut OperatorLog<'_>) -> Result<Duration, RecoverError> {
 
 /// Copies the content of the log to this file. A final backup retires the log before.
 pub(in crate::engine) fn backup(
-    home: &Home,
+    home: &LogHome,
     file: BackupFile,
     is_final: bool,
     wait: &dyn Fn(Duration),
@@ -466,7 +466,7 @@ pub(in crate::engine) fn backup(
 /// one names the snapshot of the backup. So a restore that was interrupted leaves no log that a server
 /// would use, and it can be repeated.
 pub(in crate::engine) fn restore(
-    home: &Home,
+    home: &LogHome,
     file: &Path,
     wait: &dyn Fn(Duration),
 ) -> Result<Restored, RestoreError> {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::bases::BaseWriter;
-use super::home::Home;
+use super::home::LogHome;
 use super::log::{Attempted, Closed, ClusterLog};
 use super::owner::{OwnedLog, Returned};
 use super::report::seconds;
@@ -42,7 +42,7 @@ pub(crate) struct Standby {
     /// `None` while a store has the log.
     parts: Option<(ClusterLog, Replica)>,
     returned: Returned,
-    home: Home,
+    home: LogHome,
     history: HistoryLimits,
     /// What an operator did to the log since the last take-over.
     note: Option<String>,
@@ -104,7 +104,7 @@ pub(crate) enum StandbyError {
 impl Standby {
     /// Creates a standby of the log at this home. The token `stop` ends all waits.
     pub(crate) fn new(
-        home: Home,
+        home: LogHome,
         config: &ClusterConfig,
         history: HistoryLimits,
         stop: CancellationToken,

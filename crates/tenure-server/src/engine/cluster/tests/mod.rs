@@ -17,7 +17,7 @@ use super::serving::{OwnershipClock, Serving};
 use super::standby::{Ended, Standby, TakenOver};
 use super::status::ClusterStatus;
 use super::testing::{Fault, FaultyHome};
-use super::{Home, backup, init, recover, restore};
+use super::{LogHome, backup, init, recover, restore};
 use crate::config::{ClusterAccess, ClusterConfig};
 use crate::engine::ring::{RingLog, SlotValue};
 use crate::engine::testing::{alone, batches, delete, write};
@@ -39,7 +39,7 @@ const HISTORY: HistoryLimits = HistoryLimits {
 struct Server {
     standby: Standby,
     reached: FaultyHome,
-    home: Home,
+    home: LogHome,
     clock: Arc<AtomicU64>,
     stop: CancellationToken,
 }
