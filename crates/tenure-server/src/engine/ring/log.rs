@@ -176,9 +176,12 @@ impl RingLog {
             let Loaded::Seen(observation) = self.ring.load(engine, reads) else {
                 continue;
             };
-            // A version is named only in the home that has shown it. So all slots are read again before the
-            // next append, if this is not the log's own home.
-            self.is_loaded = self.of_another_home(engine).is_none();
+            // The ring has these slots only if they are in order. Else it has older ones, or none, and with
+            // those a deleted slot would look like the end of the log. And a version is named only in the
+            // home that has shown it. So in any other case all slots are read again.
+            let tail = self.ring.tail().map(|it| it.entry.header);
+            let is_in_ring = tail.map_or(Found::Empty, Found::Tail) == observation.found;
+            self.is_loaded = is_in_ring && self.of_another_home(engine).is_none();
             return Ok(observation);
         }
         Err(Failure::NotApplied(
@@ -279,7 +282,11 @@ impl RingLog {
                 };
             }
         };
-        let (engine, answer, failure) = self.replace(&append, bytes, header.engine).await;
+        let (engine, answer, failure) = match self.too_large(&bytes) {
+            // It was never sent, because all attempts have the same bytes.
+            Some(failure) => (header.engine, SlotReplaced::NotApplied, Some(failure)),
+            None => self.replace(&append, bytes, header.engine).await,
+        };
         let outcome = self.ring.handle_replaced(ownership, now(), engine, answer);
         match outcome {
             AppendOutcome::Committed => self.note_committed(),
@@ -290,6 +297,17 @@ impl RingLog {
             self.is_loaded = false;
         }
         Appended { outcome, failure }
+    }
+
+    /// Returns why this entry is not written, if it does not fit into a segment: the log could not be
+    /// shortened then.
+    fn too_large(&self, bytes: &Bytes) -> Option<Failure> {
+        let (len, most) = (bytes.len(), self.files.most());
+        (len > most).then(|| {
+            Failure::NotApplied(format!(
+                "a commit has {len} bytes, and an entry of the log at most {most}"
+            ))
+        })
     }
 
     /// Returns the append and its bytes; or why nothing is sent.
@@ -411,12 +429,28 @@ impl RingLog {
         let Some(tail) = self.tail().cloned() else {
             return Ok(());
         };
-        if self.value(replica.at.sequence + 1).is_none() && replica.at.sequence < tail.tail.sequence
-        {
+        let mut next = replica.at.sequence + 1..=tail.tail.sequence;
+        // The entries alone have the same as the base, unless an operator wrote one of them.
+        let begins_anew = match replica.at.sequence {
+            0 => self.ring.base().is_some(),
+            // The base of an older one was replaced by one of a server, which has all of it.
+            _ => next
+                .clone()
+                .rev()
+                .take(SLOTS as usize)
+                .any(|it| self.is_by_operator(it)),
+        };
+        if begins_anew || next.next().is_some_and(|it| self.value(it).is_none()) {
             let Some(base) = self.ring.base() else {
                 return Err(BaseError::Damaged("the log has no snapshot".into()));
             };
-            match self.read_base(base, replica, history).await {
+            let mut anew = Replica::empty(history);
+            let to = if begins_anew {
+                &mut anew
+            } else {
+                &mut *replica
+            };
+            match self.read_base(base, to, history).await {
                 Err(error @ BaseError::Missing(_)) => {
                     self.is_loaded = false;
                     return Err(match self.ring.handle_missing_file() {
@@ -425,6 +459,9 @@ impl RingLog {
                     });
                 }
                 read => read?,
+            }
+            if begins_anew {
+                *replica = anew;
             }
         }
         while replica.at.sequence < tail.tail.sequence {
@@ -444,6 +481,18 @@ impl RingLog {
         }
         replica.note(&tail.about.store, tail.about.is_guarded);
         Ok(())
+    }
+
+    /// Returns whether an operator wrote this entry. Its base has more than the entries before it: the
+    /// floors of a recovery, or a backup.
+    fn is_by_operator(&self, sequence: u64) -> bool {
+        let before = self.value(sequence - 1).map(|it| it.tail.generation);
+        self.value(sequence).is_some_and(|it| {
+            // A server takes over with an owned entry, and leaves the log with the same generation.
+            it.tail.state == TailState::Vacant
+                && Some(it.tail.generation) != before
+                && it.base.is_some_and(|base| base.covered + 1 == sequence)
+        })
     }
 
     async fn read_base(
