@@ -96,9 +96,9 @@ pub(crate) enum CommitFailure {
     Failed,
 }
 
-/// The size in bytes from which a batch accepts no more change sets. A log may have such a limit: a
-/// request to etcd has at most 1.5 MiB.
-const BATCH_BYTES: usize = 1024 * 1024;
+/// The size in bytes from which a batch accepts no more change sets. An entry of a cluster's log has less
+/// than 1 MiB, also with a blob in its last change set.
+const BATCH_BYTES: usize = 512 * 1024;
 
 /// The least time between two appends without changes that answers wait for. More of them would
 /// only wake the engine more often. A receiver waits for a verification before it accepts a write.
