@@ -12,7 +12,7 @@ use super::{Bench, DEFAULT, SHORT, pass, renewed_since, rounds};
 fn pair(ownership: std::time::Duration, failover: &str) -> Settings {
     Settings {
         members: 2,
-        engine: format!("failover = \"{failover}\""),
+        parameters: format!("failover={failover}"),
         ..Settings::short(ownership).over_postgres()
     }
 }

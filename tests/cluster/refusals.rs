@@ -82,7 +82,7 @@ fn a_server_that_etcd_refuses_at_its_start_ends_and_says_what_to_change() {
     let file = secrets.path().join("password");
     fs::write(&file, "wrong\n").expect("a file");
     let mut settings = Settings::short(DEFAULT);
-    settings.engine = format!("user = \"tenure\"\npassword_file = \"{}\"", file.display());
+    settings.password_file = Some(file.clone());
     let Some(mut cluster) = Cluster::prepare(test, settings) else {
         return;
     };
@@ -93,7 +93,7 @@ fn a_server_that_etcd_refuses_at_its_start_ends_and_says_what_to_change() {
     assert_refused(
         &mut cluster.servers[0],
         CONFIGURATION,
-        "etcd refuses the password of the user tenure: correct the file etcd.password_file",
+        "etcd refuses the password of the user tenure: correct the file password_file",
     );
     let config = cluster.servers[0].config().to_str().expect("UTF-8");
     let begun = run(&["cluster", "init", "--config", config]);
@@ -308,7 +308,7 @@ fn a_cluster_with_access_control_is_not_served_without_it_by_mistake() {
         access_file(folder.path()).display()
     );
     let mut settings = Settings::short(DEFAULT);
-    settings.engine = access.clone();
+    settings.cluster = access.clone();
     let Some(mut cluster) = Cluster::prepare(test, settings) else {
         return;
     };

@@ -19,6 +19,8 @@ mod key;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+mod url;
 
 use std::fmt;
 use std::pin::Pin;
@@ -27,6 +29,8 @@ use std::sync::Arc;
 pub use bytes::Bytes;
 pub use key::{RegisterKey, RegisterKeyError};
 use tenure_core::UnixMillis;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+pub use url::HomeUrl;
 
 /// A future that a home returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -43,7 +43,7 @@ impl Backup {
         } else {
             Existing::Keep
         };
-        let copied = match (self.place.place()?, self.is_final) {
+        let copied = match (self.place.place(false)?, self.is_final) {
             (Place::Folder(data_dir), false) => {
                 tenure_server::backup(&data_dir, &self.file, existing)
             }

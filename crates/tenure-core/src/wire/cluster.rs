@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::Name;
 
 /// One server of a cluster, as that server sees the cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ClusterView {
@@ -76,35 +76,30 @@ impl ClusterView {
         home: impl Into<String>,
     ) -> Self {
         Self {
-            store: None,
             name: name.into(),
             server: server.into(),
             role,
-            generation: 0,
-            sequence: 0,
-            active: None,
-            ownership_ms: 0,
-            behind: None,
-            serving_ms_left: None,
             home: home.into(),
-            reason: None,
-            home_version: None,
-            home_identity: None,
-            home_bytes: None,
-            home_quota_bytes: None,
-            home_latency_us: None,
-            home_warnings: Vec::new(),
+            ..Self::default()
         }
+    }
+
+    /// Returns the name of the home, and its version if that is known.
+    #[must_use]
+    pub fn home_and_version(&self) -> String {
+        let version = self.home_version.iter().flat_map(|version| [" ", version]);
+        [&*self.home].into_iter().chain(version).collect()
     }
 }
 
 /// The part of a server in its cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ServerRole {
     /// A standby: it reads the log, and takes over if the active server is gone.
+    #[default]
     Following,
     /// It has sent the append that makes it the owner of the log.
     Taking,

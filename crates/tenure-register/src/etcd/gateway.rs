@@ -11,11 +11,11 @@ use reqwest::{Client, RequestBuilder};
 use tracing::{info, warn};
 
 use super::EtcdAccess;
-use super::http::{self, Certificates, endpoint, innermost_cause, misconfigured};
+use super::http::{self, Certificates, innermost_cause, misconfigured};
 use super::refusal::{Asked, Refusal, meaning};
 use super::version::{Verdict, Version};
 use super::wire::{AuthenticateRequest, GatewayRequest};
-use crate::Failure;
+use crate::{Failure, HomeUrl};
 
 /// The time in which a refused password is not sent again. etcd needs much processor time to check
 /// a password.
@@ -84,18 +84,18 @@ impl Gateway {
         attempt: Duration,
         warned_of: WarnedOf,
     ) -> Result<Self, Failure> {
-        let urls: Result<Vec<String>, _> = config.endpoints.iter().map(|it| endpoint(it)).collect();
-        let members = urls?.into_iter().map(|url| Member {
-            url,
+        let members = config.endpoints.iter().map(|url| Member {
+            url: url.clone(),
             is_checked: false,
             warning: None,
             was_cut: false,
         });
         let members: Vec<Member> = members.collect();
-        if members.is_empty() {
-            return Err(misconfigured(
-                "etcd.endpoints is empty: name the URLs of etcd's members",
-            ));
+        let is_url = |member: &Member| member.url.starts_with("http");
+        if members.is_empty() || !members.iter().all(is_url) {
+            let names = &config.endpoints;
+            let text = format!("home must name members of etcd, and names {names:?}");
+            return Err(misconfigured(&text));
         }
         let user = match (&config.user, &config.password_file) {
             (Some(name), Some(password_file)) => Some(User {
@@ -104,8 +104,8 @@ impl Gateway {
                 access: Access::Needed,
             }),
             (None, None) => None,
-            (Some(_), None) => return Err(misconfigured("etcd.user requires etcd.password_file")),
-            (None, Some(_)) => return Err(misconfigured("etcd.password_file requires etcd.user")),
+            (Some(_), None) => return Err(misconfigured("a user requires password_file")),
+            (None, Some(_)) => return Err(misconfigured("password_file requires a user in home")),
         };
         let certificates = Certificates::read(config)?;
         let client = certificates.client(uses_tls(&members), attempt)?;
@@ -321,12 +321,16 @@ impl Gateway {
             }
             Access::Refused(..) | Access::Needed => {}
         }
-        let password = http::read("etcd.password_file", &user.password_file);
+        let password = http::read("password_file", &user.password_file);
         let password = password.map_err(Refusal::Refused)?;
         let password = String::from_utf8_lossy(&password);
+        let password = password.trim_end_matches(['\r', '\n']);
+        let of_url = HomeUrl::parse(password).ok();
+        let of_url = of_url.filter(|url| url.scheme.starts_with("etcd"));
+        let of_url = of_url.and_then(|url| url.password);
         let request = AuthenticateRequest {
             name: &user.name,
-            password: password.trim_end_matches(['\r', '\n']),
+            password: of_url.as_deref().unwrap_or(password),
         };
         let body = serde_json::to_vec(&request);
         let body = body.map_err(|error| Refusal::Unknown(error.to_string()))?;
@@ -339,7 +343,7 @@ impl Gateway {
                 (Access::Token(answer.token), Ok(()))
             }
             Err(Refusal::NoAuthentication) => {
-                info!("etcd has no authentication, so etcd.user is not used");
+                info!("etcd has no authentication, so the user in home is not used");
                 (Access::Open, Ok(()))
             }
             Err(Refusal::Refused(error)) => (

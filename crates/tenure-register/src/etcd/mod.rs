@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The members of an etcd cluster, and the access to them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EtcdAccess {
     /// The URLs of the members, for example `https://10.0.0.1:2379`.
     pub endpoints: Vec<String>,
@@ -36,7 +36,8 @@ pub struct EtcdAccess {
     pub prefix: String,
     /// The user; `None` if etcd has no authentication, or if a client certificate is used.
     pub user: Option<String>,
-    /// The file with the password of the user. It is read again at each authentication.
+    /// The file with the password of the user, or with a URL that has it (`etcds://user:password@...`).
+    /// It is read again at each authentication.
     pub password_file: Option<PathBuf>,
     /// The file with the certificates (PEM) of the authorities that sign the certificates of etcd.
     /// Without it the authorities of the system are used.
@@ -45,6 +46,20 @@ pub struct EtcdAccess {
     pub certificate: Option<PathBuf>,
     /// The file with the key of that certificate (PEM).
     pub key: Option<PathBuf>,
+    /// Whether the active server of a cluster compacts etcd.
+    pub compact: Compaction,
+}
+
+/// Whether and when the active server removes old revisions from etcd.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compaction {
+    /// Every five minutes, unless etcd has keys outside of the prefix.
+    #[default]
+    Auto,
+    /// Never: etcd does it itself (`--auto-compaction-retention`).
+    Off,
+    /// Every time that this duration has passed, even if etcd has other keys.
+    Every(Duration),
 }
 
 impl EtcdAccess {
@@ -57,11 +72,7 @@ impl EtcdAccess {
         Self {
             endpoints,
             prefix: Self::PREFIX.into(),
-            user: None,
-            password_file: None,
-            ca_file: None,
-            certificate: None,
-            key: None,
+            ..Self::default()
         }
     }
 }
@@ -201,10 +212,7 @@ impl Connection {
         let seen = self.saw(&answer.header);
         if answer.succeeded && seen.identity != expected.identity {
             // Another cluster, whose key had the same revision, has applied it. This one may not have.
-            let text = format!(
-                "etcd.endpoints has members of another cluster, {}",
-                seen.identity
-            );
+            let text = format!("home has members of another cluster, {}", seen.identity);
             return Err(Failure::Unknown(text));
         }
         if answer.succeeded {

@@ -10,9 +10,8 @@ use crate::certificates::CertificateNames;
 /// The names in messages about certificates.
 const CERTIFICATES: CertificateNames = CertificateNames {
     service: "PostgreSQL",
-    addresses: "host of the connection string",
-    authorities: "postgres.ca_file",
-    client: "sslcert and sslkey of the connection string",
+    authorities: "sslrootcert",
+    client: "sslcert and sslkey",
     client_authorities: "ssl_ca_file of PostgreSQL",
 };
 

@@ -23,6 +23,7 @@ mod access;
 mod connection_string;
 mod error;
 mod opening;
+mod password_file;
 mod schema;
 mod session;
 mod settings;

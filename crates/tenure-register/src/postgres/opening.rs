@@ -164,8 +164,8 @@ async fn identify(
         }
         Failover::None => Err(PostgresFailure::closing(Failure::Misconfigured(format!(
             "{}: its identity and timeline can't be read ({}), so a fail-over that loses commits \
-             would not be noticed. If its fail-over loses nothing, set postgres.failover = \
-             \"lossless\"; else use another PostgreSQL",
+             would not be noticed. If its fail-over loses nothing, write \
+             failover=lossless into home; else use another PostgreSQL",
             session.name,
             describe(&error)
         )))),
@@ -185,8 +185,8 @@ fn unfit<'a>(name: &str, value: &impl Fn(usize) -> &'a str) -> Option<Failure> {
     }
     if value(3) == "t" {
         return Some(Failure::NotApplied(format!(
-            "{name} is a standby, and only its primary accepts writes: name all servers in the \
-             connection string (host=a,b)"
+            "{name} is a standby, and only its primary accepts writes: name all servers in \
+             home (postgres://a,b/...)"
         )));
     }
     if value(4) != "off" {

@@ -26,7 +26,7 @@ impl PostgresSchema {
         // PostgreSQL cuts longer names without an error.
         if name.is_empty() || name.len() > 63 || name.contains('\0') || name.starts_with("pg_") {
             return Err(Failure::Misconfigured(format!(
-                "postgres.schema = \"{name}\" is not a name for a schema: use 1 to 63 bytes that do \
+                "schema={name} is not a name for a schema: use 1 to 63 bytes that do \
                  not begin with pg_, for example \"tenure\""
             )));
         }

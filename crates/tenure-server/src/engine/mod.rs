@@ -35,7 +35,7 @@ use tenure_core::UnixMillis;
 use tenure_core::ownership::OwnershipTimings;
 
 use crate::clock;
-use crate::config::{ClusterConfig, SharedEngine};
+use crate::config::{ClusterConfig, Home};
 use crate::model::{ChangeSet, HistoryLimits, StoreId};
 
 use backup::BackupFile;
@@ -129,16 +129,16 @@ fn connect_server(config: &ClusterConfig) -> Result<Arc<dyn Connect>, OpenError>
 
 fn refused(config: &ClusterConfig, error: impl std::fmt::Display) -> OpenError {
     OpenError::Cluster {
-        engine: config.engine.name(),
+        engine: config.home.name(),
         detail: error.to_string(),
     }
 }
 
 /// Returns the way to the log of a cluster. A call takes at most the time of an attempt.
 fn connect(config: &ClusterConfig, attempt: Duration) -> Result<Arc<dyn Connect>, LogError> {
-    Ok(match &config.engine {
-        SharedEngine::Etcd(etcd) => Arc::new(ConnectEtcd::new(etcd, &config.name, attempt)),
-        SharedEngine::Postgres(postgres) => {
+    Ok(match &config.home {
+        Home::Etcd(etcd) => Arc::new(ConnectEtcd::new(etcd, &config.name, attempt)),
+        Home::Postgres(postgres) => {
             let connect = PostgresConnect::new(postgres.clone(), &config.name, attempt);
             Arc::new(connect?)
         }
@@ -221,9 +221,9 @@ pub(crate) fn restore_shared(
 
 /// Returns the place of the log of a cluster, for messages.
 fn place(config: &ClusterConfig) -> String {
-    match &config.engine {
-        SharedEngine::Etcd(etcd) => format!("etcd, prefix {}{}/", etcd.prefix, config.name),
-        SharedEngine::Postgres(postgres) => format!(
+    match &config.home {
+        Home::Etcd(etcd) => format!("etcd, prefix {}{}/", etcd.prefix, config.name),
+        Home::Postgres(postgres) => format!(
             "PostgreSQL, schema {}, cluster {}",
             postgres.schema, config.name
         ),

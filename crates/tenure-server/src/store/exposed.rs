@@ -23,7 +23,7 @@ impl Store {
     /// Returns the kind of the home.
     pub(crate) fn home_name(&self) -> &'static str {
         match (&self.inner.member, &self.inner.data_dir) {
-            (Some(member), _) => member.config.engine.name(),
+            (Some(member), _) => member.config.home.name(),
             (None, Some(_)) => "folder",
             (None, None) => "memory",
         }

@@ -76,7 +76,7 @@ impl Member {
         let status = self.status.view();
         let (role, left) = (self.role(status.role), self.serving.left());
         let config = &self.config;
-        let home = config.engine.name();
+        let home = config.home.name();
         let mut view = ClusterView::new(&config.name, &config.server, role, home);
         view.reason = status.reason().map(Into::into);
         view.store = status.store;
@@ -250,7 +250,7 @@ fn lapsed(member: &Member) -> Problem {
     let reason = member.status.view().error;
     let detail = format!(
         "the server can't append to its log in {}: {}",
-        member.config.engine.name(),
+        member.config.home.name(),
         reason.as_deref().unwrap_or("there is no answer")
     );
     Problem::new(Code::HomeUnavailable, detail)

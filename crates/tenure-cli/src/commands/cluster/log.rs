@@ -48,9 +48,9 @@ struct HomeArgs {
 
 impl HomeArgs {
     fn cluster(&self) -> anyhow::Result<ClusterConfig> {
-        let settings = Settings::load(STORE, self.config.as_deref())?;
-        let cluster = without_server(settings)?.cluster;
-        let reason = "this command is for servers of a cluster: set it to \"etcd\" or \"postgres\"";
+        let mut settings = Settings::load(STORE, self.config.as_deref())?;
+        let cluster = without_server(&mut settings)?.cluster;
+        let reason = "this command is for servers of a cluster: name etcd or PostgreSQL";
         Ok(cluster.ok_or_else(|| ConfigError::missing("serve.home", reason))?)
     }
 }

@@ -73,10 +73,7 @@ fn table(servers: &[ServerReport]) -> Table {
             of(|view| or_dash(view.behind)),
             of(|view| or_dash(view.serving_ms_left.map(seconds))),
             of(|view| or_dash(view.store.as_deref().map(escape))),
-            of(|view| match &view.home_version {
-                Some(version) => escape(&format!("{} {version}", view.home)),
-                None => escape(&view.home),
-            }),
+            of(|view| escape(&view.home_and_version())),
         ]);
     }
     table

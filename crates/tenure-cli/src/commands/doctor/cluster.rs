@@ -119,10 +119,7 @@ pub(super) fn print(view: &ClusterView) -> anyhow::Result<()> {
             }
         ),
     )?;
-    let mut facts = vec![match &view.home_version {
-        Some(version) => escape(&format!("{} {version}", view.home)),
-        None => escape(&view.home),
-    }];
+    let mut facts = vec![escape(&view.home_and_version())];
     if let Some(micros) = view.home_latency_us {
         facts.push(format!("answers in {:.1?}", Duration::from_micros(micros)));
     }

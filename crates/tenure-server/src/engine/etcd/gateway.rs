@@ -24,11 +24,7 @@ impl Gateway {
         attempt: Duration,
         warned_of: &WarnedOf,
     ) -> Result<Self, LogError> {
-        Self::of(etcd::Gateway::open(
-            &config.access(),
-            attempt,
-            Arc::clone(warned_of),
-        )?)
+        Self::of(etcd::Gateway::open(config, attempt, Arc::clone(warned_of))?)
     }
 
     fn of(gateway: etcd::Gateway) -> Result<Self, LogError> {

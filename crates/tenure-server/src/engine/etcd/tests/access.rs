@@ -86,14 +86,14 @@ fn a_user_is_authenticated_again_when_its_token_or_its_password_changes() {
     let message = misconfigured(steady(&without, PATIENT).head());
     assert_eq!(
         message,
-        "etcd requires a user: set etcd.user and etcd.password_file"
+        "etcd requires a user: write a user into home, and password_file"
     );
 
     // The same connection needs the user from now on.
     let message = misconfigured(log.head());
     assert_eq!(
         message,
-        "etcd refuses the password of the user tenure: correct the file etcd.password_file, which \
+        "etcd refuses the password of the user tenure: correct the file password_file, which \
          is read again at the next attempt"
     );
     fs::write(&file, "first\n").unwrap();
@@ -114,7 +114,7 @@ fn a_user_is_authenticated_again_when_its_token_or_its_password_changes() {
 
     fs::remove_file(&file).unwrap();
     let message = misconfigured(steady(&config, PATIENT).head());
-    let begin = format!("can't read {} (etcd.password_file): ", file.display());
+    let begin = format!("can't read {} (password_file): ", file.display());
     assert!(message.starts_with(&begin), "{message}");
     // The token is still valid.
     assert_eq!(head_of(&log.head().unwrap()), Some("two"));
@@ -215,7 +215,7 @@ fn a_client_certificate_must_have_no_common_name_and_is_read_again() {
         misconfigured(steady(&config, PATIENT).head()),
         format!(
             "etcd at {url}: the certificate of etcd is not signed by a known authority: name the \
-             certificate of its authority in etcd.ca_file"
+             certificate of its authority in ca_file"
         )
     );
     config.ca_file = Some(path("ca.pem"));
@@ -223,19 +223,17 @@ fn a_client_certificate_must_have_no_common_name_and_is_read_again() {
     let message = wait_for(&mut *steady(&config, PATIENT), message_of);
     assert_eq!(
         message,
-        format!(
-            "etcd at {url}: etcd requires a client certificate: set etcd.certificate and etcd.key"
-        )
+        format!("etcd at {url}: etcd requires a client certificate: set certificate and key")
     );
 
     // A certificate of another authority is refused, until the files have another one.
     issue(&Authority::new("other"), folder.path(), "client", None);
     config.certificate = Some(path("client.pem"));
     let failed = ConnectEtcd::new(&config, "default", PATIENT).connect();
-    assert_eq!(misconfigured(failed), "etcd.certificate requires etcd.key");
+    assert_eq!(misconfigured(failed), "certificate requires key");
     config.key = Some(path("client.key"));
     let mut log = steady(&config, PATIENT);
-    let refused = "etcd does not accept the certificate in etcd.certificate and etcd.key (";
+    let refused = "etcd does not accept the certificate in certificate and key (";
     let reason = "it has expired, or its authority is not in --trusted-ca-file of etcd";
     let assert_refused = |log: &mut dyn SharedLog| {
         let message = wait_for(log, message_of);
@@ -274,7 +272,7 @@ fn a_client_certificate_must_have_no_common_name_and_is_read_again() {
         fs::write(path("ca-here.pem"), &Authority::new(name).pem).unwrap();
         let message = misconfigured(steady(&elsewhere, PATIENT).head());
         assert!(
-            message.ends_with("of its authority in etcd.ca_file"),
+            message.ends_with("of its authority in ca_file"),
             "{name}: {message}"
         );
     }
@@ -291,8 +289,8 @@ fn a_client_certificate_must_have_no_common_name_and_is_read_again() {
     etcd_auth_over_tls(&config, &etcd);
     assert_eq!(
         misconfigured(steady(&config, PATIENT).head()),
-        "etcd takes no client certificate with a common name at its gateway: set etcd.user and \
-         etcd.password_file, or use a certificate without a common name"
+        "etcd takes no client certificate with a common name at its gateway: write a user into home, and \
+         password_file, or use a certificate without a common name"
     );
     // A wrong file does not replace a certificate that is used.
     fs::write(path("client.pem"), "nonsense").unwrap();
@@ -328,25 +326,20 @@ fn etcd_auth_over_tls(config: &EtcdConfig, etcd: &Etcd) {
 
 #[test]
 fn settings_that_can_not_work_are_named() {
-    let mut wrong = config(vec!["10.0.0.1:2379".to_owned()]);
+    let mut wrong = config(Vec::new());
     let failure =
         |config: &EtcdConfig| misconfigured(ConnectEtcd::new(config, "default", PATIENT).connect());
-    assert_eq!(
-        failure(&wrong),
-        "etcd.endpoints contains \"10.0.0.1:2379\", which is not a URL like https://10.0.0.1:2379"
-    );
-    wrong.endpoints = Vec::new();
-    assert!(failure(&wrong).starts_with("etcd.endpoints is empty"));
+    assert!(failure(&wrong).starts_with("home must name members"));
     wrong.endpoints = vec!["http://127.0.0.1:1".to_owned()];
     wrong.user = Some("tenure".to_owned());
-    assert_eq!(failure(&wrong), "etcd.user requires etcd.password_file");
+    assert_eq!(failure(&wrong), "a user requires password_file");
     wrong.password_file = Some("/nonexistent/password".into());
     wrong.ca_file = Some("/nonexistent/ca.pem".into());
     let message = failure(&wrong);
-    let begin = "can't read /nonexistent/ca.pem (etcd.ca_file): ";
+    let begin = "can't read /nonexistent/ca.pem (ca_file): ";
     assert!(message.starts_with(begin), "{message}");
     wrong.ca_file = Some("/dev/null".into());
     let message = failure(&wrong);
-    let begin = "can't use /dev/null (etcd.ca_file): there is no certificate in it";
+    let begin = "can't use /dev/null (ca_file): there is no certificate in it";
     assert!(message.starts_with(begin), "{message}");
 }

@@ -338,7 +338,7 @@ fn a_member_that_requires_tls_is_named() {
     assert_eq!(
         misconfigured(open(&[&fake]).head()),
         format!(
-            "etcd at {} requires TLS: write https:// in etcd.endpoints",
+            "etcd at {} requires TLS: write etcds:// in home",
             fake.url()
         )
     );

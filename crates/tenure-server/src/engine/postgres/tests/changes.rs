@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::config::{ClusterConfig, SharedEngine};
+use crate::config::{ClusterConfig, Home};
 use crate::engine::log::Log;
 use crate::engine::shared::{FollowError, Follower, Stop, init, recover};
 use crate::engine::{Existing, backup_shared};
@@ -15,12 +15,12 @@ fn cluster(url: &str, schema: &str, failover: Failover) -> ClusterConfig {
         failover,
         ..config(url.to_owned(), schema)
     };
-    ClusterConfig::new("store", "http://store", SharedEngine::Postgres(postgres))
+    ClusterConfig::new("store", "http://store", Home::Postgres(postgres))
 }
 
 /// A connection as a server with this configuration makes it.
 fn connect_as(config: &ClusterConfig) -> Arc<PostgresConnect> {
-    let SharedEngine::Postgres(postgres) = &config.engine else {
+    let Home::Postgres(postgres) = &config.home else {
         panic!("not PostgreSQL: {config:?}");
     };
     let connect = PostgresConnect::new(postgres.clone(), &config.name, ATTEMPT);
@@ -62,7 +62,7 @@ fn a_log_goes_on_at_a_promoted_standby_when_its_fail_over_is_declared_lossless_l
     let standby = primary.standby("second");
     primary.require_standby("second");
     let url = format!(
-        "host=127.0.0.1,127.0.0.1 port={},{} user=postgres dbname=postgres",
+        "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres",
         primary.port(),
         standby.port()
     );

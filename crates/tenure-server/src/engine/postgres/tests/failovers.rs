@@ -53,7 +53,7 @@ fn a_promoted_standby_is_another_engine_unless_a_fail_over_loses_nothing() {
     primary.require_standby("second");
     let mut config = config(
         format!(
-            "host=127.0.0.1,127.0.0.1 port={},{} user=postgres dbname=postgres",
+            "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres",
             primary.port(),
             standby.port()
         ),
@@ -101,10 +101,7 @@ fn a_lossless_fail_over_to_a_standby_that_is_not_synchronous_is_warned_of() {
     };
     let _standby = primary.standby("second");
     let mut config = config(
-        format!(
-            "host=127.0.0.1 port={} user=postgres dbname=postgres",
-            primary.port()
-        ),
+        format!("postgres://postgres@127.0.0.1:{}/postgres", primary.port()),
         "tenure",
     );
     // A new connection checks at once, and then each minute.
@@ -138,7 +135,7 @@ fn an_isolated_former_primary_acknowledges_nothing() {
     primary.require_standby("second");
     let (old, new) = (primary.port(), standby.port());
     let mut config = config(
-        format!("host=127.0.0.1,127.0.0.1 port={old},{new} user=postgres dbname=postgres"),
+        format!("postgres://postgres@127.0.0.1:{old},127.0.0.1:{new}/postgres"),
         "tenure",
     );
     config.failover = Failover::Lossless;

@@ -37,7 +37,6 @@ fn config(url: String, schema: &str) -> PostgresConfig {
     PostgresConfig {
         url: PostgresUrl::Text(url),
         schema: schema.to_owned(),
-        ca_file: None,
         failover: Failover::None,
     }
 }

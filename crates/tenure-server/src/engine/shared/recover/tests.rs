@@ -11,7 +11,7 @@ use super::super::memory::{Fault, MemoryService};
 use super::super::places;
 use super::super::stop::Stop;
 use super::*;
-use crate::config::{ClusterConfig, EtcdConfig, SharedEngine};
+use crate::config::{ClusterConfig, EtcdConfig, Home};
 use crate::engine::shared::log::Connect as _;
 use crate::model::{EPOCHS_LEFT, Floors, HistoryLimits, LeaseKey};
 
@@ -29,7 +29,7 @@ fn head(service: &MemoryService) -> HeadRecord {
 
 /// Follows the log until this server owns it.
 fn own(service: &Arc<MemoryService>) -> Reign {
-    let engine = SharedEngine::Etcd(EtcdConfig::new(Vec::new()));
+    let engine = Home::Etcd(EtcdConfig::new(Vec::new()));
     let mut config = ClusterConfig::new("store-1", "http://store-1", engine);
     config.ownership = Duration::from_secs(1);
     let stop = Arc::<Stop>::default();
