@@ -140,21 +140,17 @@ fn etcd(url: HomeUrl, file: Option<&Path>) -> Result<EtcdConfig, String> {
     }
     let mut is_plain_http_allowed = false;
     for (key, value) in &url.parameters {
-        match &**key {
-            "password_file" => config.password_file = Some(readable(key, value)?),
-            "ca_file" => config.ca_file = Some(readable(key, value)?),
-            "certificate" => config.certificate = Some(readable(key, value)?),
-            "key" => config.key = Some(readable(key, value)?),
-            "compact" => config.compact = compaction(value)?,
-            "allow_plain_http" => {
-                let parsed = value.parse();
-                is_plain_http_allowed =
-                    parsed.map_err(|_| format!("{key}={value} must be true or false"))?;
-            }
+        match (&**key, &**value) {
+            ("password_file", _) => config.password_file = Some(readable(key, value)?),
+            ("ca_file", _) => config.ca_file = Some(readable(key, value)?),
+            ("certificate", _) => config.certificate = Some(readable(key, value)?),
+            ("key", _) => config.key = Some(readable(key, value)?),
+            ("compact", _) => config.compact = compaction(value)?,
+            ("allow_plain_http", "true") => is_plain_http_allowed = true,
             _ => {
                 return Err(format!(
-                    "the parameter {key} is not known: known are password_file, ca_file, certificate, \
-                     key, compact, allow_plain_http"
+                    "the parameter {key}={value} is not known: known are password_file, ca_file, \
+                     certificate, key, compact, allow_plain_http=true"
                 ));
             }
         }
@@ -197,17 +193,13 @@ fn prefix(path: &str) -> Result<String, String> {
 }
 
 fn compaction(text: &str) -> Result<Compaction, String> {
-    match text {
-        "auto" => Ok(Compaction::Auto),
-        "off" => Ok(Compaction::Off),
-        text => match humantime::parse_duration(text) {
-            Ok(interval) if interval >= MIN_COMPACTION => Ok(Compaction::Every(interval)),
-            Ok(_) => Err(format!(
-                "compact={text} must be at least {MIN_COMPACTION:?}"
-            )),
-            Err(error) => Err(format!(
-                "compact={text}: {error}; write auto, off, or an interval such as 10m"
-            )),
-        },
+    let interval = humantime::parse_duration(text).ok();
+    match (text, interval.filter(|it| *it >= MIN_COMPACTION)) {
+        ("auto", _) => Ok(Compaction::Auto),
+        ("off", _) => Ok(Compaction::Off),
+        (_, Some(interval)) => Ok(Compaction::Every(interval)),
+        _ => Err(format!(
+            "compact={text} must be auto, off, or an interval of at least {MIN_COMPACTION:?}, such as 10m"
+        )),
     }
 }

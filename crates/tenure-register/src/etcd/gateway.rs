@@ -93,8 +93,11 @@ impl Gateway {
             was_cut: false,
         });
         let members: Vec<Member> = members.collect();
-        if members.is_empty() {
-            return Err(misconfigured("home names no members of etcd"));
+        let is_url = |member: &Member| member.url.starts_with("http");
+        if members.is_empty() || !members.iter().all(is_url) {
+            let names = &config.endpoints;
+            let text = format!("home must name members of etcd, and names {names:?}");
+            return Err(misconfigured(&text));
         }
         let user = match (&config.user, &config.password_file) {
             (Some(name), Some(password_file)) => Some(User {
