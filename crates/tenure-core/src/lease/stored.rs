@@ -51,7 +51,7 @@ impl Record {
                 Phase::Expired { .. } => StoredState::Expired,
             },
             grant: self.grant.clone(),
-            metadata: self.metadata.as_deref().cloned().unwrap_or_default(),
+            metadata: self.rare().metadata.as_deref().cloned().unwrap_or_default(),
             reserved: self.reserved(now).map(|it| (it.to.clone(), it.within)),
             retired: self.retired().collect(),
         }
@@ -78,11 +78,10 @@ impl Record {
                 StoredState::Expired => lapsed(Lapse::Expired),
             },
             grant: stored.grant,
-            metadata: (!stored.metadata.is_empty()).then(|| stored.metadata.into()),
-            reserved: None,
-            retired: stored.retired.into_iter().map(|id| (id, now)).collect(),
-            floor: 0,
+            ..Self::default()
         };
+        record.set_metadata(&stored.metadata);
+        record.retire_all(stored.retired, now);
         if let Some((to, within)) = stored.reserved {
             record.reserve(to, within, now);
         }
