@@ -197,16 +197,6 @@ impl Record {
         self
     }
 
-    pub(super) fn rare(&self) -> &Rare {
-        static NONE: Rare = Rare {
-            metadata: None,
-            reserved: None,
-            retired: Vec::new(),
-            floor: 0,
-        };
-        self.rare.as_deref().unwrap_or(&NONE)
-    }
-
     pub(super) fn change_rare(&mut self, change: impl FnOnce(&mut Rare)) {
         let mut rare = self.rare.take().map_or_else(Rare::default, |rare| *rare);
         change(&mut rare);
@@ -222,9 +212,9 @@ impl Record {
     #[must_use]
     pub fn deleted(&self, floor: Option<Epoch>, now: Instant) -> Self {
         let mut left = Self::above(self.last_epoch().max(floor));
-        let mut retired = self.rare().retired.clone();
-        retired.retain(|&(_, since)| !is_old(since, now));
-        left.change_retired(|left| *left = retired);
+        let retired = self.rare.iter().flat_map(|rare| &rare.retired);
+        let kept = retired.filter(|(_, since)| !is_old(*since, now));
+        left.change_retired(|retired| retired.extend(kept));
         left
     }
 
@@ -241,7 +231,7 @@ impl Record {
     /// none.
     #[must_use]
     pub fn remembered_until(&self) -> Option<Instant> {
-        let (_, since) = self.rare().retired.last()?;
+        let (_, since) = self.rare.as_ref()?.retired.last()?;
         Some(*since + RETIRED_FOR)
     }
 
@@ -282,7 +272,8 @@ impl Record {
     /// Returns the holder's metadata; `None` if it is empty, or if the lease is not held at `now`.
     #[must_use]
     pub fn metadata(&self, now: Instant) -> Option<&Metadata> {
-        self.held(now).and(self.rare().metadata.as_deref())
+        self.held(now)?;
+        self.rare.as_ref()?.metadata.as_deref()
     }
 
     /// Returns the greater of the greatest epoch granted so far and the floor. The next epoch is
@@ -290,8 +281,8 @@ impl Record {
     #[must_use]
     pub fn last_epoch(&self) -> Option<Epoch> {
         let granted = self.grant.as_ref().map(|grant| grant.epoch);
-        let floor = Epoch::new(self.rare().floor).filter(|floor| floor.get() > 0);
-        granted.max(floor)
+        let floor = self.rare.as_ref().and_then(|rare| Epoch::new(rare.floor));
+        granted.max(floor.filter(|floor| floor.get() > 0))
     }
 
     /// Returns the grant of the current term, or of the last one.
@@ -303,7 +294,7 @@ impl Record {
     /// Returns the reservation of a lease that was handed over, until it ends.
     #[must_use]
     pub fn reserved(&self, now: Instant) -> Option<&Reservation> {
-        let reserved = self.rare().reserved.as_deref();
+        let reserved = self.rare.as_ref()?.reserved.as_deref();
         reserved.filter(|reserved| now < reserved.until())
     }
 
@@ -328,11 +319,9 @@ impl Record {
     /// Moves the beginning of the reservation forward, because the term ends earlier than before.
     pub(super) fn bring_reservation_forward(&mut self, now: Instant) {
         let from = self.free_at(now);
-        self.change_rare(|rare| {
-            if let Some(reserved) = &mut rare.reserved {
-                reserved.from = reserved.from.min(from);
-            }
-        });
+        if let Some(reserved) = self.rare.as_mut().and_then(|it| it.reserved.as_mut()) {
+            reserved.from = reserved.from.min(from);
+        }
     }
 
     /// Returns the time from which on the lease can be granted if nothing else changes: the end of
@@ -356,7 +345,8 @@ impl Record {
     #[must_use]
     pub fn next_lapse(&self, now: Instant) -> Option<Instant> {
         let end = self.phase.end();
-        let reserved = self.rare().reserved.as_deref().map(Reservation::until);
+        let rare = self.rare.as_ref();
+        let reserved = rare.and_then(|rare| Some(rare.reserved.as_ref()?.until()));
         [end, self.phase.barred_until(), reserved]
             .into_iter()
             .flatten()
@@ -434,7 +424,8 @@ impl Record {
 
     /// Returns the lease ids of ended terms that are still kept, oldest first.
     pub fn retired(&self) -> impl Iterator<Item = LeaseId> + '_ {
-        self.rare().retired.iter().map(|&(id, _)| id)
+        let retired = self.rare.iter().flat_map(|rare| &rare.retired);
+        retired.map(|&(id, _)| id)
     }
 
     pub(super) fn is_retired(&self, lease_id: LeaseId) -> bool {

@@ -184,8 +184,8 @@ impl Inner {
             if let Some(interest) = &entry.interest {
                 interest.send_replace(entry.revision);
             }
-            let retry_at = now + RETRY_AFTER;
-            self.timer.arm(&mut entry.armed, key.hash(), retry_at, now);
+            self.timer
+                .arm(&mut entry.armed, key.hash(), now + RETRY_AFTER, now);
             self.tidy(shard, &key);
         }
         drop(shards);

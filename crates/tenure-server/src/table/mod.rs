@@ -12,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use counts::Counts;
 use deleted::Deleted;
-use tenure_core::lease::Record;
 use tenure_core::Epoch;
+use tenure_core::lease::Record;
 
 use crate::config::Limits;
 

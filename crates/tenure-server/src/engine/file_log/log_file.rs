@@ -243,8 +243,7 @@ fn length_and_names(file: &File) -> io::Result<(u64, u64)> {
             return Ok((found.stx_size, found.stx_nlink.into()));
         }
     }
-    let metadata = file.metadata()?;
-    Ok((metadata.len(), metadata.nlink()))
+    file.metadata().map(|it| (it.len(), it.nlink()))
 }
 
 /// Makes the entries durable that were read from a file that a store did not end.
