@@ -32,6 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "tenure-azure",
             "tenure-core",
             "tenure-lab",
+            "tenure-register",
             "tenure-server",
             "tenure-sim",
         ],

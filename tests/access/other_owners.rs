@@ -276,7 +276,7 @@ fn no_writer_of_root_follows_a_link_of_a_person() {
             );
         }
         for file in [path("audit"), path("folder/audit")] {
-            let mut serve = command(&["serve", "--engine", "memory", "--listen", "127.0.0.1:0"]);
+            let mut serve = command(&["serve", "--home", "memory", "--listen", "127.0.0.1:0"]);
             let serve = output(serve.env("TENURE_AUDIT_FILE", &file));
             assert_eq!(serve.status.code(), Some(2), "{file}: {serve:?}");
         }

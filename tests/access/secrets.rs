@@ -446,7 +446,7 @@ fn a_user_cannot_read_the_memory_of_the_store_that_runs_as_that_user() {
     if !can_run(test, "root, and a program that others can start", can_start) {
         return;
     }
-    let mut serve = command(&["serve", "--engine", "memory", "--listen", "127.0.0.1:0"]);
+    let mut serve = command(&["serve", "--home", "memory", "--listen", "127.0.0.1:0"]);
     let store = started(serve.uid(NOBODY).current_dir("/"));
     // Such files of a process belong to its user, unless the process has forbidden that.
     let memory = fs::metadata(format!("/proc/{}/mem", store.pid())).expect("a process");

@@ -17,22 +17,22 @@ fn serve<'a>(more: &[&'a str]) -> Vec<&'a str> {
 #[test]
 fn a_store_on_a_network_is_closed_unless_a_flag_opens_it() {
     let place = Place::new();
-    let error = place.fail(2, &serve(&["--engine", "memory"]));
+    let error = place.fail(2, &serve(&["--home", "memory"]));
     for way in ["tenure init", "--access", "--allow-anonymous", "127.0.0.1"] {
         assert!(error.contains(way), "{error}");
     }
     // Each flag permits only the start that its name describes.
-    let error = place.fail(2, &serve(&["--engine", "memory", "--allow-plain-http"]));
+    let error = place.fail(2, &serve(&["--home", "memory", "--allow-plain-http"]));
     assert!(error.contains("no access file"), "{error}");
     place.init();
     let access = place.text("etc/access.toml");
-    let with_file = ["--engine", "memory", "--access", &access];
+    let with_file = ["--home", "memory", "--access", &access];
     for flags in [&[][..], &["--allow-anonymous"]] {
         let error = place.fail(2, &serve(&[&with_file[..], flags].concat()));
         assert!(error.contains("--allow-plain-http"), "{error}");
     }
     for arguments in [
-        serve(&["--engine", "memory", "--allow-anonymous"]),
+        serve(&["--home", "memory", "--allow-anonymous"]),
         serve(&[&with_file[..], &["--allow-plain-http"]].concat()),
     ] {
         let store = started(&mut place.command(&arguments));
@@ -44,7 +44,7 @@ fn a_store_on_a_network_is_closed_unless_a_flag_opens_it() {
 fn a_missing_access_file_is_an_error() {
     let place = Place::new();
     let missing = place.text("missing.toml");
-    let listen = ["serve", "--listen", "127.0.0.1:0", "--engine", "memory"];
+    let listen = ["serve", "--listen", "127.0.0.1:0", "--home", "memory"];
     let error = place.fail(2, &[&listen[..], &["--access", &missing]].concat());
     assert!(error.contains("missing.toml"), "{error}");
 }

@@ -92,7 +92,7 @@ impl Installation {
         fs::write(&pem, certificate.pem()).expect("a file");
         fs::write(&key_pem, key.serialize_pem()).expect("a file");
         let arguments = [
-            ["--engine", "memory"],
+            ["--home", "memory"],
             ["--tls-certificate", text(&pem)],
             ["--tls-key", text(&key_pem)],
         ];

@@ -145,7 +145,7 @@ fn the_official_sdk_works_over_tls_with_keys_and_with_tokens() {
     let set = r#"{"keys": [{"kty": "OKP", "crv": "Ed25519",
         "x": "I7xUkSwebpLEqGglyGfif_3FVb_71CRPF6Jqv__ull0"}]}"#;
     fs::write(&keys, set).expect("a file");
-    let mut serve = command(&["serve", "--azure-dev", "--engine", "memory"]);
+    let mut serve = command(&["serve", "--azure-dev", "--home", "memory"]);
     serve
         .args(["--listen", "127.0.0.1:0"])
         .args(["--tls-certificate", &pem, "--tls-key", &pem])

@@ -1,10 +1,14 @@
 //! The same candidates with Azurite, if it is installed.
 
-use tenure::store::State;
-use tenure_tests::Limit;
-use tenure_tests::azurite::Azurite;
+#[path = "../../crates/tenure-register/tests/conformance/checks.rs"]
+mod checks;
 
-use super::{candidate, client, lead_by_odd_name, lead_in_turns};
+use tenure::store::State;
+use tenure_register::bucket::{BucketAccess, BucketHome};
+use tenure_tests::azurite::Azurite;
+use tenure_tests::{Limit, PATIENCE};
+
+use super::{ACCOUNT, KEY, candidate, client, lead_by_odd_name, lead_in_turns};
 
 #[tokio::test]
 async fn candidates_lead_one_after_the_other_with_azurite() {
@@ -31,4 +35,24 @@ async fn candidates_lead_one_after_the_other_with_azurite() {
     tokio::time::sleep(std::time::Duration::from_secs(17)).await;
     assert!(leadership.is_valid());
     assert_eq!(lease().await.state, State::Leased);
+}
+
+#[tokio::test]
+async fn a_container_of_azurite_keeps_registers() {
+    let Some(azurite) = Azurite::start("a_container_of_azurite_keeps_registers") else {
+        return;
+    };
+    // A candidate creates its container.
+    let leader = candidate("leader", azurite.address()).await;
+    drop(leader.campaign().await.unwrap());
+    let mut access = BucketAccess::new(format!("az://{ACCOUNT}/tests/a/b"));
+    let endpoint = format!("http://{}/{ACCOUNT}", azurite.address());
+    access.settings = vec![
+        ("AZURE_STORAGE_ENDPOINT".into(), endpoint),
+        ("AZURE_ALLOW_HTTP".into(), "true".into()),
+        ("AZURE_STORAGE_ACCOUNT_KEY".into(), KEY.into()),
+    ];
+    let homes = [(); 2].map(|()| BucketHome::new(&access, PATIENCE).unwrap());
+    assert_eq!(homes[0].probe().await, Ok(None));
+    checks::pass(&[&homes[0], &homes[1]], "part").await;
 }

@@ -330,7 +330,7 @@ fn serve(folder: &TempDir, listen: SocketAddr, kind: Kind) -> (Process, SocketAd
     let path = |file: &str| folder.path().join(file);
     let mut serve = command(&["serve", "--listen", &listen.to_string()]);
     match kind {
-        Kind::InMemory => serve.args(["--engine", "memory"]),
+        Kind::InMemory => serve.args(["--home", "memory"]),
         Kind::Open | Kind::Guarded => serve.arg("--data-dir").arg(path("data")),
     };
     if kind == Kind::Guarded {

@@ -59,7 +59,7 @@ fn servers_that_refuse_the_certificate_of_etcd_say_why_and_go_on_when_it_is_rene
     settings.options = ["--cert-file", &certificate, "--key-file", &key]
         .map(str::to_owned)
         .into();
-    settings.engine = format!("ca_file = {known:?}");
+    settings.parameters = format!("ca_file={}", known.display());
     let Some(mut bench) = Bench::start(test, settings) else {
         return;
     };
@@ -108,7 +108,7 @@ fn servers_that_refuse_the_certificate_of_postgresql_say_why_and_go_on_when_it_i
     let [first, second] = ["first", "second"].map(Authority::new);
     fs::write(&known, &first.pem).expect("a file");
     let mut settings = Settings::short(2 * DEFAULT).over_postgres();
-    settings.engine = format!("ca_file = {known:?}");
+    settings.parameters = format!("sslrootcert={}", known.display());
     let Some(mut cluster) = Cluster::prepare(test, settings) else {
         return;
     };
@@ -132,7 +132,7 @@ fn servers_that_refuse_the_certificate_of_postgresql_say_why_and_go_on_when_it_i
     for server in &cluster.servers {
         let file = url_file(server.config());
         let text = fs::read_to_string(&file).expect("a file");
-        fs::write(&file, text + " sslmode=verify-full").expect("a file");
+        fs::write(&file, text + "&sslmode=verify-full").expect("a file");
     }
     cluster.run();
     let mut bench = Bench::over(cluster);

@@ -231,22 +231,20 @@ impl Places {
              advertise = \"http://127.0.0.1:9\"\n"
         );
         let audit = folder.join(format!("audit-{number}.jsonl"));
-        let endpoints = etcd.endpoints();
+        let members = etcd.endpoints().join(",").replace("http://", "");
         Self {
             etcd: place(
                 folder,
                 &format!("etcd-{number}"),
                 &format!(
-                    "[serve]\nengine = \"etcd\"\n{cluster}[etcd]\nendpoints = {endpoints:?}\n\
+                    "[serve]\nhome = \"etcd://{members}\"\n{cluster}\
                      [audit]\nfile = {audit:?}\n"
                 ),
             ),
             postgres: place(
                 folder,
                 &format!("postgres-{number}"),
-                &format!(
-                    "[serve]\nengine = \"postgres\"\n{cluster}[postgres]\nurl_file = {url:?}\n"
-                ),
+                &format!("[serve]\nhome_file = {url:?}\n{cluster}"),
             ),
             data_dir: data_dir(folder, &format!("folder-{number}")),
             audit,

@@ -130,7 +130,7 @@ fn changes_are_refused_while_the_disk_of_postgresql_is_full_and_renewals_go_on()
         return;
     };
     let (active, generation) = bench.cluster.reign();
-    // The table of batches is on a small disk, and the log of PostgreSQL is not.
+    // The table of files is on a small disk. The slots and the log of PostgreSQL are not.
     let place = disk.path().join("space");
     fs::create_dir(&place).expect("a folder");
     fs::set_permissions(disk.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
@@ -139,7 +139,7 @@ fn changes_are_refused_while_the_disk_of_postgresql_is_full_and_renewals_go_on()
     let place = place.display();
     primary.query(&format!("create tablespace small location '{place}'"));
     wait_for("the table on the small disk", || {
-        let moved = "alter table tenure.log set tablespace small";
+        let moved = "alter table tenure.file set tablespace small";
         primary.try_query(moved).ok()
     });
     let ballast = disk.fill();
@@ -155,13 +155,13 @@ fn changes_are_refused_while_the_disk_of_postgresql_is_full_and_renewals_go_on()
         change(number).filter(|(status, _)| *status == 507)
     });
     assert_eq!(refused.1["code"], "disk_full", "{refused:?}");
-    cluster.servers[active].wait_for_line("could not extend file");
+    cluster.servers[active].wait_for_line("the log can't be shortened: ");
     bench.load.probe.wait(now());
     fs::remove_file(ballast).expect("a file");
     wait_for("a change", || {
         change(0).filter(|(status, _)| *status == 200)
     });
-    // Appends without a batch went through, so the same server is active.
+    // Heartbeats went through, so the same server is active.
     assert_eq!(bench.cluster.reign(), (active, generation));
     bench.verify();
 }

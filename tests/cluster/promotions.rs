@@ -12,7 +12,7 @@ use super::{Bench, DEFAULT, SHORT, pass, renewed_since, rounds};
 fn pair(ownership: std::time::Duration, failover: &str) -> Settings {
     Settings {
         members: 2,
-        engine: format!("failover = \"{failover}\""),
+        parameters: format!("failover={failover}"),
         ..Settings::short(ownership).over_postgres()
     }
 }
@@ -95,7 +95,7 @@ fn servers_refuse_a_promoted_standby_if_its_fail_over_is_not_declared_lossless()
 }
 
 /// The reason why a server refuses a promoted standby.
-const PROMOTED: &str = "PostgreSQL was promoted or restored (timeline 2, was 1)";
+const PROMOTED: &str = "timeline 00000002): a restored or promoted server";
 
 /// Checks that all servers refuse with this line, and that nobody answers or appends. Returns the
 /// servers.
@@ -163,7 +163,7 @@ fn servers_refuse_a_promoted_standby_that_lacks_acknowledged_commits() {
 #[test]
 fn servers_that_run_notice_that_a_fail_over_was_not_lossless() {
     let test = "servers_that_run_notice_that_a_fail_over_was_not_lossless";
-    promote_without_commits(test, "lossless", "the engine lost what it acknowledged");
+    promote_without_commits(test, "lossless", "the home lost what it acknowledged");
 }
 
 /// The standby is promoted while the primary runs. The active server reaches only the former

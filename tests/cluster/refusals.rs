@@ -18,8 +18,8 @@ use tenure_tests::ports::free_address;
 use tenure_tests::process::{Process, json_of, run, stderr};
 use tenure_tests::proxy::Proxy;
 
+use super::DEFAULT;
 use super::wrong::{encode, require_users};
-use super::{DEFAULT, SHORT, pass};
 
 /// Wrong configuration.
 const CONFIGURATION: i32 = 2;
@@ -58,14 +58,23 @@ fn stop(cluster: &mut Cluster, server: usize) {
     assert!(status.success(), "{status}");
 }
 
-/// The newest entry in etcd: its key and its value.
-fn newest(cluster: &Cluster) -> (String, Vec<u8>) {
-    let links = cluster.engine.links("c");
-    let slot = links.last().expect("an entry").slot;
-    let key = format!("tenure/register/c/slot-{slot}");
-    let found = (cluster.etcd()).must("/v3/kv/range", &json!({"key": encode(&key)}));
+/// The value of a slot in etcd.
+fn value(cluster: &Cluster, key: &str) -> Vec<u8> {
+    let found = (cluster.etcd()).must("/v3/kv/range", &json!({"key": encode(key)}));
     let value = found["kvs"][0]["value"].as_str().expect("a value");
-    (key, STANDARD.decode(value).expect("base64"))
+    STANDARD.decode(value).expect("base64")
+}
+
+/// The key of the slot of an entry.
+fn slot(sequence: u64) -> String {
+    format!("tenure/register/c/slot-{}", sequence % 256)
+}
+
+/// The number of the newest entry.
+fn newest(cluster: &Cluster) -> u64 {
+    let links = cluster.engine.links("c");
+    let sequence = &links.last().expect("an entry").entry["sequence"];
+    sequence.as_u64().expect("a number")
 }
 
 /// Writes a value in etcd.
@@ -103,7 +112,7 @@ fn a_server_that_etcd_refuses_at_its_start_ends_and_says_what_to_change() {
     let file = secrets.path().join("password");
     fs::write(&file, "wrong\n").expect("a file");
     let mut settings = Settings::short(DEFAULT);
-    settings.engine = format!("user = \"tenure\"\npassword_file = \"{}\"", file.display());
+    settings.password_file = Some(file.clone());
     let Some(mut cluster) = Cluster::prepare(test, settings) else {
         return;
     };
@@ -114,7 +123,7 @@ fn a_server_that_etcd_refuses_at_its_start_ends_and_says_what_to_change() {
     assert_refused(
         &mut cluster.servers[0],
         CONFIGURATION,
-        "etcd refuses the password of the user tenure: correct the file etcd.password_file",
+        "etcd refuses the password of the user tenure: correct the file password_file",
     );
     let config = cluster.servers[0].config().to_str().expect("UTF-8");
     let begun = run(&["cluster", "init", "--config", config]);
@@ -194,9 +203,10 @@ fn a_log_of_another_version_another_etcd_or_a_moved_store_starts_no_server() {
     };
     start(&mut cluster, 0);
     stop(&mut cluster, 0);
-    let (slot, vacant) = newest(&cluster);
+    let key = slot(newest(&cluster));
+    let vacant = value(&cluster, &key);
     let other_home = changed(&vacant, HOME, vacant[HOME] ^ 1);
-    for (value, said) in [
+    for (wrong, said) in [
         (
             changed(&vacant, FORMAT, 2),
             "the log has format 2, which this version does not know: upgrade the standbys first",
@@ -207,14 +217,10 @@ fn a_log_of_another_version_another_etcd_or_a_moved_store_starts_no_server() {
             " is damaged: another program writes to the log",
         ),
     ] {
-        put(&cluster, &slot, &value);
+        put(&cluster, &key, &wrong);
         assert_refused(&mut cluster.servers[0], DATA, said);
-        let (_, after) = {
-            let found = (cluster.etcd()).must("/v3/kv/range", &json!({"key": encode(&slot)}));
-            let value = found["kvs"][0]["value"].as_str().expect("a value");
-            (slot.clone(), STANDARD.decode(value).expect("base64"))
-        };
-        assert_eq!(after, value, "a server that ends changes nothing");
+        let after = value(&cluster, &key);
+        assert_eq!(after, wrong, "a server that ends changes nothing");
     }
 
     // Without its slots, a log with anything else is not a new one.
@@ -231,17 +237,17 @@ fn a_log_of_another_version_another_etcd_or_a_moved_store_starts_no_server() {
     start(&mut cluster, 0);
     cluster.servers[1].spawn();
     cluster.servers[1].wait_until_ready(&cluster.runtime);
-    // A newer version begins to write while servers run.
+    // A newer version has written the next entry.
     stop(&mut cluster, 0);
     cluster.servers[1].wait_for_role(&cluster.runtime, "active");
     cluster.servers[1].kill();
-    let links = cluster.engine.links("c");
-    let last = links.last().expect("an entry").entry["sequence"]
-        .as_u64()
-        .expect("a number");
-    let (_, value) = newest(&cluster);
-    let next = format!("tenure/register/c/slot-{}", (last + 1) % 256);
-    put(&cluster, &next, &changed(&value, FORMAT, 2));
+    let view = json!({"key": encode("tenure/register/c/slot-"),
+        "range_end": encode("tenure/register/c/slot-~")});
+    let slots = cluster.etcd().must("/v3/kv/range", &view);
+    let count = slots["kvs"].as_array().expect("slots").len() as u64;
+    let next = slot(count + 1);
+    let newer = changed(&value(&cluster, &slot(count)), FORMAT, 2);
+    put(&cluster, &next, &newer);
     assert_refused(&mut cluster.servers[0], DATA, "upgrade the standbys first");
     delete(&cluster, &next, false);
     start(&mut cluster, 0);
@@ -278,14 +284,14 @@ fn a_server_that_postgresql_refuses_at_its_start_ends_and_says_what_to_change() 
     cluster.databases().primary.query(grant);
     start(&mut cluster, 0);
     let (_, view) = cluster.servers[0].must_get(&cluster.runtime, "/v1/cluster");
-    let version = view["engine_version"].as_str().expect("a version");
+    let version = view["home_version"].as_str().expect("a version");
     assert!(
         version.split('.').all(|part| part.parse::<u32>().is_ok()),
         "{view}"
     );
-    let identity = view["engine_identity"].as_str().expect("an identity");
-    assert!(identity.contains("timeline 1"), "{view}");
-    assert!(view["engine_latency_us"].as_u64() > Some(0), "{view}");
+    let identity = view["home_identity"].as_str().expect("an identity");
+    assert!(identity.contains("timeline 00000001"), "{view}");
+    assert!(view["home_latency_us"].as_u64() > Some(0), "{view}");
     stop(&mut cluster, 0);
 }
 
@@ -306,7 +312,7 @@ fn a_cluster_with_access_control_is_not_served_without_it_by_mistake() {
         access_file(folder.path()).display()
     );
     let mut settings = Settings::short(DEFAULT);
-    settings.engine = access.clone();
+    settings.cluster = access.clone();
     let Some(mut cluster) = Cluster::prepare(test, settings) else {
         return;
     };
@@ -341,17 +347,17 @@ fn a_server_shows_the_facts_about_its_engine_and_counts_its_part() {
     let servers = &cluster.servers;
     let view = tenure_tests::wait_for("the size of etcd", || {
         let view = servers[active].view(&cluster.runtime)?;
-        view["engine_bytes"].as_u64().map(|_| view)
+        view["home_bytes"].as_u64().map(|_| view)
     });
-    assert_eq!(view["engine"], "etcd");
-    let quota = view["engine_quota_bytes"].as_u64().expect("a quota");
+    assert_eq!(view["home"], "etcd");
+    let quota = view["home_quota_bytes"].as_u64().expect("a quota");
     assert_eq!(quota, 2 << 30);
-    assert!(view["engine_bytes"].as_u64() < Some(quota / 2), "{view}");
-    let latency = view["engine_latency_us"].as_u64().expect("a time");
+    assert!(view["home_bytes"].as_u64() < Some(quota / 2), "{view}");
+    let latency = view["home_latency_us"].as_u64().expect("a time");
     assert!((1..5_000_000).contains(&latency), "{view}");
     let (_, standby) = servers[(active + 1) % 3].must_get(&cluster.runtime, "/v1/cluster");
     for view in [&view, &standby] {
-        let version = view["engine_version"].as_str().expect("a version");
+        let version = view["home_version"].as_str().expect("a version");
         assert!(version.starts_with("3."), "{view}");
         let numbers = version
             .split('.')
@@ -362,10 +368,10 @@ fn a_server_shows_the_facts_about_its_engine_and_counts_its_part() {
             [3, minor, _] => minor < 5,
             _ => false,
         };
-        assert_eq!(view["engine_warnings"][0].is_string(), has_errors, "{view}");
+        assert_eq!(view["home_warnings"][0].is_string(), has_errors, "{view}");
         let links = cluster.engine.links("c");
         let written = &links.last().expect("an entry").entry["place"];
-        assert_eq!(&view["engine_identity"], written, "{view}");
+        assert_eq!(&view["home_identity"], written, "{view}");
     }
 
     let urls = cluster.urls();
@@ -373,7 +379,7 @@ fn a_server_shows_the_facts_about_its_engine_and_counts_its_part() {
     let doctor = run(&[&["doctor", "--json"][..], &asked].concat());
     let report = json_of(&doctor).to_string();
     assert!(!report.contains("on average"), "{report}");
-    if let Some(warning) = view["engine_warnings"][0].as_str() {
+    if let Some(warning) = view["home_warnings"][0].as_str() {
         assert!(report.contains(warning), "{report}");
     }
 
@@ -412,7 +418,7 @@ fn a_server_shows_the_facts_about_its_engine_and_counts_its_part() {
         let leases = metric(server, "tenure_leases{state=\"leased\"}");
         assert_eq!(leases.is_some(), server == active);
     }
-    let bytes = metric(active, "tenure_cluster_engine_bytes").expect("a size");
-    let quota = metric(active, "tenure_cluster_engine_quota_bytes").expect("a size");
+    let bytes = metric(active, "tenure_cluster_home_bytes").expect("a size");
+    let quota = metric(active, "tenure_cluster_home_quota_bytes").expect("a size");
     assert!(bytes > 0.0 && bytes < quota, "{bytes} of {quota}");
 }

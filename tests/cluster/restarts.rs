@@ -52,7 +52,7 @@ pub(super) fn restart(test: &str, settings: Settings, count: usize) -> Option<Du
     // The servers say so if the machine was too slow for an append, or for a hand-over.
     let logs: String = bench.cluster.servers.iter().map(Server::log).collect();
     if logs.contains("answering nobody until it works") {
-        expected.insert("engine_unavailable");
+        expected.insert("home_unavailable");
     }
     assert!(codes.is_subset(&expected), "{failures:?}");
     if members > 1 {

@@ -66,7 +66,7 @@ pub(super) fn stop(test: &str, settings: Settings, count: usize) {
                 assert_eq!(status, 503, "after a take-over: {body}");
                 let code = body["code"].as_str().unwrap_or_default();
                 // Before its next append is refused, it only knows that it was away for too long.
-                let is_expected = ["not_active", "engine_unavailable"].contains(&code);
+                let is_expected = ["not_active", "home_unavailable"].contains(&code);
                 assert!(is_expected, "{body}");
                 *words.entry(code.to_owned()).or_insert(0) += 1;
             }
@@ -79,7 +79,7 @@ pub(super) fn stop(test: &str, settings: Settings, count: usize) {
             // The role is published a moment before the reason of all refusals changes.
             let (status, body) = wait_for("an answer of a server that knows its role", || {
                 let answer = bench.cluster.runtime.block_on(client.view("probe/lease"));
-                answer.filter(|(_, body)| body["code"] != "engine_unavailable")
+                answer.filter(|(_, body)| body["code"] != "home_unavailable")
             });
             if is_again(taken) {
                 continue;

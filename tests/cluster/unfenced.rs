@@ -17,7 +17,7 @@ use super::{DEFAULT, SHORT};
 /// other condition holds for each of them.
 const IN_ETCD: [&[u8]; 2] = [
     br#""target":"MOD","result":"EQUAL","mod_revision":"#,
-    br#""target":"LEASE","result":"EQUAL",     "unused":"#,
+    br#""target":"LEASE","result":"EQUAL",    "unused":"#,
 ];
 
 /// The condition over PostgreSQL.
@@ -44,6 +44,17 @@ fn judge(test: &str, settings: Settings, condition: [&'static [u8]; 2]) -> Optio
     cluster.engine.prepare();
     cluster.servers[1].spawn();
     cluster.servers[1].wait_until_ready(&cluster.runtime);
+    // In the first round an entry is created, which has a condition of its own.
+    let client = cluster.client();
+    let mut number = 0;
+    wait_for("a round of the ring", || {
+        for _ in 0..100 {
+            number += 1;
+            let name = format!("tests/round-{number}");
+            let _ = cluster.runtime.block_on(client.acquire(&name, 7));
+        }
+        (cluster.engine.links("c").len() > 260).then_some(())
+    });
     // One active server makes a chain without any fence.
     wait_for("a chain", || {
         let audited = audit(&cluster.engine.links("c"));

@@ -87,7 +87,7 @@ fn servers_that_etcd_refuses_say_why_and_go_on_when_it_is_mended() {
     let file = secrets.path().join("password");
     fs::write(&file, "first\n").expect("a file");
     let mut settings = Settings::short(DEFAULT);
-    settings.engine = format!("user = \"tenure\"\npassword_file = \"{}\"", file.display());
+    settings.password_file = Some(file.clone());
     let Some(mut cluster) = Cluster::prepare(test, settings) else {
         return;
     };
@@ -354,5 +354,5 @@ fn servers_on_a_restored_etcd_refuse() {
 #[test]
 fn servers_on_an_etcd_that_went_back_refuse() {
     let test = "servers_on_an_etcd_that_went_back_refuse";
-    restore(test, false, "the engine lost what it acknowledged");
+    restore(test, false, "the home lost what it acknowledged");
 }

@@ -248,7 +248,7 @@ fn a_wrong_setting_is_refused_with_its_name_and_a_right_value() {
             "10.0.0.0/8",
         ),
     ] {
-        let listen = ["serve", "--listen", "127.0.0.1:0", "--engine", "memory"];
+        let listen = ["serve", "--listen", "127.0.0.1:0", "--home", "memory"];
         let refused = output(command(&listen).env(name, value));
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
         let text = stderr(&refused);
@@ -262,7 +262,7 @@ fn a_wrong_setting_is_refused_with_its_name_and_a_right_value() {
 #[test]
 fn elections_go_on_while_a_write_to_the_audit_log_hangs() {
     let (_reader, writer) = full_pipe();
-    let listen = ["--listen", "127.0.0.1:0", "--engine", "memory"];
+    let listen = ["--listen", "127.0.0.1:0", "--home", "memory"];
     let mut command = command(&[&["serve"], &listen[..]].concat());
     command.env("TENURE_AUDIT_FILE", "stderr");
     command.env("TENURE_AUDIT_LEVEL", "changes");

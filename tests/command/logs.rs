@@ -14,7 +14,7 @@ use super::{address_of, ask_with};
 
 /// A store in memory that logs JSON.
 fn json_store() -> (Process, SocketAddr) {
-    let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--engine", "memory"]);
+    let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--home", "memory"]);
     let mut store = Process::spawn(serve.env("TENURE_LOG_FORMAT", "json"));
     let address = address_of(&mut store);
     (store, address)

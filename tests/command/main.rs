@@ -69,7 +69,7 @@ fn acquire(address: SocketAddr, lease: &str, holder: &str) -> Value {
 
 /// A store in memory on a free port, and its address.
 fn memory_store() -> (Process, SocketAddr) {
-    let mut process = Process::start(&["serve", "--listen", "127.0.0.1:0", "--engine", "memory"]);
+    let mut process = Process::start(&["serve", "--listen", "127.0.0.1:0", "--home", "memory"]);
     let address = address_of(&mut process);
     (process, address)
 }

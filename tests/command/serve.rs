@@ -83,7 +83,7 @@ fn a_store_ends_in_order_when_its_terminal_closes_and_not_under_nohup() {
         let terminal = nix::pty::openpty(None, None).unwrap();
         // The store must not keep its own terminal open.
         fcntl(&terminal.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
-        let serve = command(&["serve", "--engine", "memory", "--listen", "127.0.0.1:0"]);
+        let serve = command(&["serve", "--home", "memory", "--listen", "127.0.0.1:0"]);
         let mut on_terminal = Command::new("setsid");
         // The tests may run under nohup themselves.
         on_terminal.args(["--ctty", "env", "--default-signal=HUP", "sh", "-c"]);
@@ -119,7 +119,7 @@ fn an_idle_store_ends_at_once() {
 #[test]
 fn a_store_whose_log_is_not_read_continues_and_reports_dropped_lines() {
     let (reader, writer) = full_pipe();
-    let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--engine", "memory"]);
+    let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--home", "memory"]);
     let mut store = Process::spawn_unread(&mut serve, writer);
     let address = address_of(&mut store);
     // Two lines for each term; the queue has some 4,000.
@@ -156,7 +156,7 @@ fn a_store_whose_log_is_not_read_continues_and_reports_dropped_lines() {
 #[test]
 fn a_command_ends_although_its_last_lines_are_not_read() {
     let (_reader, writer) = full_pipe();
-    let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--engine", "memory"]);
+    let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--home", "memory"]);
     let mut store = Process::spawn_unread(&mut serve, writer);
     acquire(address_of(&mut store), "tests/job", "first");
     store.signal(Signal::SIGTERM);
@@ -173,7 +173,7 @@ fn a_store_raises_the_limit_of_open_files_as_far_as_it_can() {
     let serve = |limits: &str| {
         let line = format!(
             "{limits}; export TENURE_MAX_WAITING=100 TENURE_MAX_CONNECTIONS=400; \
-             exec {} serve --engine memory --listen 127.0.0.1:0",
+             exec {} serve --home memory --listen 127.0.0.1:0",
             tenure().display()
         );
         let mut shell = Command::new("sh");
@@ -207,7 +207,7 @@ fn a_store_raises_the_limit_of_open_files_as_far_as_it_can() {
 #[test]
 fn a_store_answers_requests_on_as_many_threads_as_its_key_says() {
     let workers = |threads: &str| {
-        let mut serve = command(&["serve", "--engine", "memory", "--listen", "127.0.0.1:0"]);
+        let mut serve = command(&["serve", "--home", "memory", "--listen", "127.0.0.1:0"]);
         let mut store = Process::spawn(serve.env("TENURE_WORKER_THREADS", threads));
         address_of(&mut store);
         let tasks = fs::read_dir(format!("/proc/{}/task", store.pid())).unwrap();
@@ -247,7 +247,7 @@ fn a_folder_is_free_again_when_its_store_was_killed() {
 fn an_address_in_use_is_named() {
     let (_store, address) = memory_store();
     let address = address.to_string();
-    let second = run(&["serve", "--engine", "memory", "--listen", &address]);
+    let second = run(&["serve", "--home", "memory", "--listen", &address]);
     let said = stderr(&second);
     assert_eq!(second.status.code(), Some(1), "{said}");
     assert!(second.stdout.is_empty());
@@ -258,7 +258,7 @@ fn an_address_in_use_is_named() {
 fn the_memory_engine_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let start = || {
-        let mut command = command(&["serve", "--engine", "memory", "--listen", "127.0.0.1:0"]);
+        let mut command = command(&["serve", "--home", "memory", "--listen", "127.0.0.1:0"]);
         let mut store = Process::spawn(command.current_dir(&folder));
         let address = address_of(&mut store);
         (store, address)
@@ -274,7 +274,7 @@ fn the_memory_engine_leaves_nothing_behind() {
 
 #[test]
 fn a_warning_is_logged_for_an_address_that_is_not_loopback() {
-    let arguments = ["serve", "--engine", "memory", "--listen", "0.0.0.0:0"];
+    let arguments = ["serve", "--home", "memory", "--listen", "0.0.0.0:0"];
     let store = Process::start(&[&arguments[..], &["--allow-anonymous"]].concat());
     wait_for("a warning", || {
         store.stderr().contains("--allow-anonymous").then_some(())

@@ -58,11 +58,58 @@ fn a_key_set_of_bearer_tokens_without_a_public_key_is_refused() {
 
 #[test]
 fn a_bad_flag_is_refused_with_its_value() {
-    for (flag, value) in [("--listen", "7400"), ("--engine", "etch"), ("--listen", "")] {
+    for (flag, value) in [("--listen", "7400"), ("--home", "etch"), ("--listen", "")] {
         let output = run(&["serve", &format!("{flag}={value}")]);
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(flag) && said.contains(value), "{said}");
+    }
+}
+
+#[test]
+fn the_old_flag_and_variable_of_the_home_are_refused_with_the_new_value() {
+    let flag = run(&["serve", "--engine", "memory"]);
+    let variable = output(command(&["serve"]).env("TENURE_ENGINE", "memory"));
+    let expected = "engine = \"memory\": there is no such key any more: write home = \"memory\"";
+    for (output, origin) in [
+        (flag, "flag --engine"),
+        (variable, "variable TENURE_ENGINE"),
+    ] {
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(origin) && said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn no_output_has_a_password_of_a_home_wherever_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tenure.toml");
+    let file = file.to_str().unwrap();
+    for home in [
+        "postgres://u:geheim@127.0.0.1/d",
+        "etcds://u:geheim@127.0.0.1/d",
+        "postgres://127.0.0.1/d?user=u&password=geheim",
+    ] {
+        let mut variable = command(&["serve"]);
+        variable.env("TENURE_HOME", home);
+        fs::write(file, format!("[serve]\nhome = {home:?}\n")).unwrap();
+        for (output, origin) in [
+            (run(&["serve", "--home", home]), "flag --home"),
+            (output(&mut variable), "variable TENURE_HOME"),
+            (run(&["serve", "--config", file]), "tenure.toml:2"),
+            (run(&["config", "check", file]), "tenure.toml:2"),
+            (run(&["config", "show", "--config", file]), "tenure.toml:2"),
+            (run(&["backup", "--config", file, "b"]), "tenure.toml:2"),
+        ] {
+            assert_eq!(output.status.code(), Some(2), "{output:?}");
+            assert!(!format!("{output:?}").contains("geheim"), "{output:?}");
+            let said = stderr(&output);
+            assert!(
+                said.contains(origin) && said.contains("home_file"),
+                "{said}"
+            );
+        }
     }
 }
 
@@ -88,19 +135,19 @@ fn flags_override_the_environment_which_overrides_the_file() {
     let file = folder.path().join("tenure.toml");
     // Settings of a candidate and of a store.
     let text = "election = \"a/b\"\nlease_duration = \"5s\"\n\n[serve]\n\
-        listen = \"127.0.0.1:0\"\nengine = \"of-the-file\"\n";
+        listen = \"127.0.0.1:0\"\nhome = \"of-the-file\"\n";
     fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
     let said = stderr(&run(&["serve", "--config", file]));
     assert!(said.contains("of-the-file"), "{said}");
 
     let mut environment = command(&["serve", "--config", file]);
-    environment.env("TENURE_ENGINE", "of-the-environment");
+    environment.env("TENURE_HOME", "of-the-environment");
     let said = stderr(&output(&mut environment));
     assert!(said.contains("of-the-environment"), "{said}");
 
-    let mut flags = command(&["serve", "--config", file, "--engine", "memory"]);
-    let mut store = Process::spawn(flags.env("TENURE_ENGINE", "of-the-environment"));
+    let mut flags = command(&["serve", "--config", file, "--home", "memory"]);
+    let mut store = Process::spawn(flags.env("TENURE_HOME", "of-the-environment"));
     let address = address_of(&mut store);
     acquire(address, "tests/job", "holder");
 }

@@ -49,7 +49,7 @@ impl Files {
         let process = Process::start(&[
             "serve",
             "--azure-dev",
-            "--engine",
+            "--home",
             "memory",
             "--listen",
             listen,

@@ -86,15 +86,11 @@ const TOGETHER: &[&str] = &["docs/first-minute.md", "docs/tutorial.md"];
 
 /// What a page takes for granted: the beginning of its path, a text in the block, and commands.
 const BEFORE: &[(&str, &str, &str)] = &[
-    (
-        "docs/migrate-",
-        "tenure run",
-        "tenure serve --engine memory",
-    ),
+    ("docs/migrate-", "tenure run", "tenure serve --home memory"),
     (
         "docs/operations.md",
         "./nightly.sh --all",
-        "tenure serve --engine memory",
+        "tenure serve --home memory",
     ),
     (
         "docs/operations.md",

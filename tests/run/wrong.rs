@@ -159,7 +159,7 @@ fn a_limit_of_processes_is_named_before_the_campaign_and_before_the_store_is_ope
         "--",
         "true",
     ];
-    let serve = ["serve", "--engine", "memory", "--listen", "127.0.0.1:0"];
+    let serve = ["serve", "--home", "memory", "--listen", "127.0.0.1:0"];
     for (arguments, limit) in [
         (&run[..], 1),
         (&run, 3),

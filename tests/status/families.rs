@@ -22,7 +22,7 @@ fn a_listener_on_all_addresses_serves_ipv4_and_ipv6_whatever_the_system_s_settin
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("tenure.toml");
     fs::write(&config, format!("[metrics]\nlisten = {metrics:?}\n")).expect("a file");
-    let mut serve = command(&["serve", "--engine", "memory", "--allow-anonymous"]);
+    let mut serve = command(&["serve", "--home", "memory", "--allow-anonymous"]);
     serve.args(["--listen", store, "--config"]).arg(&config);
     let server = format!("http://127.0.0.1:{}", ports[0]);
     let run = ["run", "--election", "tests/job", "--server", &server];

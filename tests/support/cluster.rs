@@ -40,8 +40,10 @@ pub struct Settings {
     pub hosts: Vec<Host>,
     /// The ownership duration.
     pub ownership: Duration,
-    /// More lines of the table `[etcd]` or `[postgres]`.
-    pub engine: String,
+    /// Parameters of the URL of the home.
+    pub parameters: String,
+    /// The file with the password of the user `tenure` of etcd.
+    pub password_file: Option<PathBuf>,
     /// More lines of the table `[cluster]`.
     pub cluster: String,
     /// Options of the members of etcd.
@@ -61,7 +63,8 @@ impl Settings {
             members: 1,
             hosts: Vec::new(),
             ownership,
-            engine: String::new(),
+            parameters: String::new(),
+            password_file: None,
             cluster: String::new(),
             options: Vec::new(),
             lease: Duration::from_secs(30).max(10 * ownership),
@@ -201,20 +204,14 @@ impl Cluster {
         });
         let config = self.folder.path().join(format!("{cluster}-{name}.toml"));
         let addresses: Vec<_> = engine.iter().map(Proxy::address).collect();
-        let kind = match self.engine {
-            Engine::Etcd(_) => "etcd",
-            Engine::Postgres(_) => "postgres",
-        };
         let text = format!(
-            "[serve]\nengine = \"{kind}\"\nlisten = \"{address}\"\n\
+            "[serve]\nlisten = \"{address}\"\n{}\n\
              [cluster]\nname = \"{cluster}\"\nserver = \"{name}\"\n\
-             advertise = \"http://{}\"\nownership = \"{}ms\"\n{}\n\
-             {}\n{}\n",
+             advertise = \"http://{}\"\nownership = \"{}ms\"\n{}\n",
+            self.engine.home(&addresses, &config, &self.settings),
             tap.address(),
             ownership.as_millis(),
             self.settings.cluster,
-            self.engine.table(&addresses, &config),
-            self.settings.engine,
         );
         fs::write(&config, text).expect("a file");
         self.servers.push(Server {

@@ -50,8 +50,10 @@ const NOTES: &str = "
         insert into notes.slots (key, value) values (new.key, new.value);
         return null;
     end $$;
-    create trigger slot after insert or update on tenure.register for each row
+    create trigger first after insert on tenure.register for each row
         execute function notes.slot();
+    create trigger next after update on tenure.register for each row
+        when (old.value is distinct from new.value) execute function notes.slot();
     insert into notes.slots (key, value) select key, value from tenure.register
         order by length(key), key;
 ";
@@ -90,31 +92,34 @@ impl Engine {
         }
     }
 
-    /// The table of the configuration of a server that reaches the members at these addresses. A
-    /// file for it is `file` with another extension.
+    /// The line of the configuration of a server that names its home, which it reaches at these
+    /// addresses. A file for it is `file` with another extension.
     ///
     /// # Panics
     ///
     /// If the file cannot be written.
     #[must_use]
-    pub fn table(&self, addresses: &[SocketAddr], file: &Path) -> String {
+    pub fn home(&self, addresses: &[SocketAddr], file: &Path, settings: &Settings) -> String {
+        let parameters = &settings.parameters;
         match self {
             Self::Etcd(etcd) => {
-                let scheme = etcd.scheme();
-                let endpoints: Vec<_> = (addresses.iter())
-                    .map(|address| format!("\"{scheme}://{address}\""))
-                    .collect();
+                let scheme = etcd.scheme().replace("http", "etcd");
+                let (user, password) = match &settings.password_file {
+                    Some(file) => ("tenure@", format!("&password_file={}", file.display())),
+                    None => ("", String::new()),
+                };
+                let members = list(addresses);
                 format!(
-                    "[etcd]\nendpoints = [{}]\ncompact = \"off\"",
-                    endpoints.join(", ")
+                    "home = \"{scheme}://{user}{members}/tenure?compact=off{password}&{parameters}\""
                 )
             }
             Self::Postgres(_) => {
                 let file = url_file(file);
-                fs::write(&file, connection_string(addresses, PASSWORD)).expect("a file");
+                let url = connection_string(addresses, PASSWORD);
+                fs::write(&file, format!("{url}?{parameters}")).expect("a file");
                 let only_owner = fs::Permissions::from_mode(0o600);
                 fs::set_permissions(&file, only_owner).expect("a mode");
-                format!("[postgres]\nurl_file = \"{}\"", file.display())
+                format!("home_file = \"{}\"", file.display())
             }
         }
     }
@@ -158,15 +163,12 @@ pub fn url_file(config: &Path) -> PathBuf {
 /// The connection string of the user `tenure`.
 #[must_use]
 pub fn connection_string(addresses: &[SocketAddr], password: &str) -> String {
-    let list = |part: fn(&SocketAddr) -> String| {
-        let parts: Vec<_> = addresses.iter().map(part).collect();
-        parts.join(",")
-    };
-    format!(
-        "host={} port={} user=tenure password={password} dbname=postgres",
-        list(|it| it.ip().to_string()),
-        list(|it| it.port().to_string())
-    )
+    format!("postgres://tenure:{password}@{}/postgres", list(addresses))
+}
+
+fn list(addresses: &[SocketAddr]) -> String {
+    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    addresses.join(",")
 }
 
 impl Databases {
@@ -255,8 +257,7 @@ impl Postgres {
                 where starts_with(key, '{prefix}') order by id",
             prefix.len() + 1
         ));
-        // A repeated write of the same entry, which makes it durable, is no other entry.
-        let mut links: Vec<Link> = Vec::new();
+        let mut links = Vec::new();
         for row in rows.lines() {
             let mut parts = row.split(' ');
             let mut number = || parts.next()?.parse().ok();
@@ -270,9 +271,7 @@ impl Postgres {
                 .collect();
             let link = Link::read(at, slot, &bytes);
             let link = link.unwrap_or_else(|violation| panic!("violation of safety: {violation}"));
-            if links.last().is_none_or(|last| last.entry != link.entry) {
-                links.push(link);
-            }
+            links.push(link);
         }
         links
     }

@@ -160,7 +160,7 @@ impl Postgres {
     #[must_use]
     pub fn url(&self, user: &str, password: &str) -> String {
         let port = self.port;
-        format!("host=127.0.0.1 port={port} user={user} password='{password}' dbname=postgres")
+        format!("postgres://{user}:{password}@127.0.0.1:{port}/postgres")
     }
 
     /// Runs statements as the superuser. Returns the rows as text: a line for each, with `|`
@@ -333,7 +333,7 @@ impl Pooler {
     #[must_use]
     pub fn url(&self) -> String {
         let port = self.port;
-        format!("host=127.0.0.1 port={port} user=postgres dbname=postgres")
+        format!("postgres://postgres@127.0.0.1:{port}/postgres")
     }
 }
 

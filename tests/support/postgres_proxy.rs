@@ -81,7 +81,7 @@ impl Proxy {
     #[must_use]
     pub fn url(&self) -> String {
         let port = self.address.port();
-        format!("host=127.0.0.1 port={port} user=postgres dbname=postgres")
+        format!("postgres://postgres@127.0.0.1:{port}/postgres")
     }
 
     /// Changes the mode. The proxy forwards again after it closed a connection.

@@ -27,13 +27,13 @@ fn a_store_that_is_in_no_cluster_is_named_as_such() {
 fn a_recovery_is_never_made_by_accident() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tenure.toml");
-    let text = "[serve]\nengine = \"etcd\"\n[etcd]\nendpoints = [\"http://127.0.0.1:1\"]\n";
+    let text = "[serve]\nhome = \"etcd://127.0.0.1:1\"\n";
     std::fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
     let output = run(&["cluster", "recover", "--config", file]);
     assert_eq!(code(&output), 2, "{output:?}");
     assert!(stderr(&output).contains("--yes"), "{output:?}");
-    // An engine that can't be reached is one thing, a wrong setting another.
+    // A home that can't be reached is one thing, a wrong setting another.
     for arguments in [
         &["cluster", "recover", "--yes", "--config", file][..],
         &["cluster", "init", "--config", file],
@@ -41,7 +41,7 @@ fn a_recovery_is_never_made_by_accident() {
         let output = run(arguments);
         assert_eq!(code(&output), 69, "{output:?}");
     }
-    std::fs::write(file, "[serve]\nengine = \"memory\"\n").unwrap();
+    std::fs::write(file, "[serve]\nhome = \"memory\"\n").unwrap();
     let output = run(&["cluster", "init", "--config", file]);
     assert_eq!(code(&output), 2, "{output:?}");
 }

@@ -59,7 +59,7 @@ fn a_check_without_an_election_prints_no_time_without_a_leader() {
 fn a_warning_is_logged_for_limits_that_contradict_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
-    let text = "[serve]\nengine = \"memory\"\nlisten = \"127.0.0.1:0\"\nmax_connections = 100\n\
+    let text = "[serve]\nhome = \"memory\"\nlisten = \"127.0.0.1:0\"\nmax_connections = 100\n\
                 max_body_bytes = 1024\n";
     fs::write(&path, text).unwrap();
     let path = path.to_str().unwrap();
@@ -115,7 +115,7 @@ fn a_store_keeps_to_the_limits_that_are_set() {
     let path = folder.path().join("tenure.toml");
     fs::write(
         &path,
-        "[serve]\nengine = \"memory\"\nlisten = \"127.0.0.1:0\"\n",
+        "[serve]\nhome = \"memory\"\nlisten = \"127.0.0.1:0\"\n",
     )
     .unwrap();
     let mut serve = command(&["serve", "--config", path.to_str().unwrap()]);
@@ -231,7 +231,7 @@ fn each_value_in_effect_is_shown_with_its_origin() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
     let text = "election = \"billing/nightly\"\nlease_duration = \"30s\"\n[metadata]\nzone = \"a\"\n\
-        [serve]\nengine = \"memory\"\n";
+        [serve]\nhome = \"memory\"\n";
     fs::write(&path, text).unwrap();
     let show = |flags: &[&str]| {
         let file = [
@@ -284,7 +284,7 @@ fn each_value_in_effect_is_shown_with_its_origin() {
             json!("127.0.0.1:9"),
             "environment variable TENURE_LISTEN".into(),
         ),
-        ("serve", "engine", json!("memory"), format!("{file}:6")),
+        ("serve", "home", json!("memory"), format!("{file}:6")),
     ] {
         assert_eq!(
             shown[part][key],
@@ -294,7 +294,7 @@ fn each_value_in_effect_is_shown_with_its_origin() {
     }
     let text = stdout(&show(&[]));
     assert!(
-        text.starts_with("KEY ") && text.contains("serve.engine"),
+        text.starts_with("KEY ") && text.contains("serve.home"),
         "{text}"
     );
     assert_eq!(

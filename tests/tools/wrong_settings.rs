@@ -12,7 +12,7 @@ use super::{code, json_of, stderr, stdout};
 
 /// The commands that read a configuration file, without its name, which comes after `--config`.
 const READERS: &[&[&str]] = &[
-    &["serve", "--engine", "memory", "--listen", "127.0.0.1:0"],
+    &["serve", "--home", "memory", "--listen", "127.0.0.1:0"],
     &["run", "--election", "a/b"],
     &["config", "show"],
     &["list"],
@@ -73,10 +73,9 @@ fn a_check_refuses_what_the_start_refuses_with_the_same_words() {
     let folder = tempfile::tempdir().unwrap();
     let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(name("no-pem"), "nothing").unwrap();
-    fs::write(name("url"), "host=db.example user=tenure").unwrap();
+    fs::write(name("url"), "postgres://tenure@db.example/d").unwrap();
     let cluster = "[cluster]\nserver = \"a\"\nadvertise = \"https://a\"\n";
-    let etcd = format!("[serve]\nengine = \"etcd\"\n{cluster}[etcd]\n");
-    let postgres = format!("[serve]\nengine = \"postgres\"\n{cluster}[postgres]\n");
+    let over = |home: &str| format!("[serve]\nhome = {home:?}\n{cluster}");
     let (pem, url) = (name("no-pem"), name("url"));
     for text in [
         "[serve]\nlisten = \"0.0.0.0:0\"".to_owned(),
@@ -93,12 +92,22 @@ fn a_check_refuses_what_the_start_refuses_with_the_same_words() {
         "[azure]\nbehind_tls = true\nbearer_keys = \"/no/such\"".to_owned(),
         "[tls]\ncertificate = \"\"\nkey = \"\"".to_owned(),
         format!("[tls]\ncertificate = {pem:?}\nkey = {pem:?}"),
-        format!("{etcd}endpoints = [\"http://10.0.0.1:2379\"]"),
-        format!("{etcd}endpoints = [\"https://10.0.0.1:2379\"]\nca_file = {pem:?}"),
-        format!("{postgres}url = \"host=db.example user=tenure\""),
-        format!("{postgres}url = \"user=tenure sslmode=verify-full\""),
-        format!("{postgres}url_file = {url:?}"),
-        format!("{postgres}url = \"host=db user=tenure sslmode=verify-full\"\nca_file = {pem:?}"),
+        over("etcd://10.0.0.1:2379"),
+        over(&format!("etcds://10.0.0.1:2379?ca_file={pem}")),
+        over("etcds://tenure@10.0.0.1"),
+        over("etcds://"),
+        over("etcds://10.0.0.1:x"),
+        over("etcds://10.0.0.1?password_file=/dev/null"),
+        over("etcds://10.0.0.1?key=/dev/null"),
+        over("postgres://tenure@127.0.0.1/d?schema=pg_tenure"),
+        over("postgres://tenure@db.example/d"),
+        over("postgres://tenure:word@127.0.0.1/d"),
+        over("postgres://?user=tenure&sslmode=verify-full"),
+        over(&format!(
+            "postgres://tenure@db/d?sslmode=verify-full&sslrootcert={pem}"
+        )),
+        format!("[serve]\nhome_file = {url:?}\n{cluster}"),
+        "[serve]\nengine = \"memory\"".to_owned(),
     ] {
         let path = folder.path().join("tenure.toml");
         fs::write(&path, &text).unwrap();
@@ -142,27 +151,26 @@ fn a_check_refuses_what_the_start_refuses_with_the_same_words() {
 fn etcd_on_another_machine_has_https_or_a_setting_that_permits_http() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tenure.toml");
-    let check = |lines: &str| {
-        let text =
-            format!("[serve]\nengine = \"etcd\"\n[cluster]\nserver = \"a\"\n[etcd]\n{lines}");
+    let check = |home: &str| {
+        let text = format!("[serve]\nhome = {home:?}\n[cluster]\nserver = \"a\"\n");
         fs::write(&path, text).unwrap();
         run(&["config", "check", path.to_str().unwrap()])
     };
-    let remote = "endpoints = [\"http://127.0.0.1:1\", \"http://etcd-1:2379\"]\n";
+    let remote = "etcd://127.0.0.1:1,etcd-1:2379";
     let refused = check(remote);
     assert_eq!(code(&refused), 2, "{refused:?}");
     let said = stderr(&refused);
     assert!(
-        said.contains("http://etcd-1:2379/") && said.contains("allow_plain_http"),
+        said.contains("sent to etcd-1") && said.contains("allow_plain_http"),
         "{said}"
     );
-    for lines in [
-        format!("{remote}allow_plain_http = true"),
-        "endpoints = [\"http://127.0.0.1:1\", \"http://[::1]:1\", \"http://localhost:1\"]".into(),
-        "endpoints = [\"https://etcd-1:2379\"]".into(),
+    for home in [
+        &format!("{remote}?allow_plain_http=true"),
+        "etcd://127.0.0.1:1,[::1]:1,localhost:1",
+        "etcds://etcd-1:2379",
     ] {
-        let fine = check(&lines);
-        assert_eq!(code(&fine), 0, "{lines}: {fine:?}");
+        let fine = check(home);
+        assert_eq!(code(&fine), 0, "{home}: {fine:?}");
     }
 }
 
@@ -208,7 +216,7 @@ fn a_variable_without_a_value_counts_as_unset_for_settings_and_flags() {
     };
     assert_eq!(known(show(&variables)), known(plain));
 
-    let mut serve = command(&["serve", "--engine", "memory", "--listen", "127.0.0.1:0"]);
+    let mut serve = command(&["serve", "--home", "memory", "--listen", "127.0.0.1:0"]);
     let mut store = Process::spawn(serve.envs(variables.iter().map(|name| (name, ""))));
     wait_for("the store", || {
         assert!(!store.has_ended(), "{}", store.stderr());
@@ -324,14 +332,14 @@ fn a_process_that_logs_json_ends_with_one_json_line_about_the_error() {
     let wrong = wrong.to_str().unwrap();
     let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let busy = busy.local_addr().unwrap().to_string();
-    let serve = ["serve", "--engine", "memory", "--listen", &busy];
+    let serve = ["serve", "--home", "memory", "--listen", &busy];
     let run = ["run", "--election", "a", "--server", "http://127.0.0.1:1"];
     for (arguments, exit_code, part) in [
         (serve.to_vec(), 1, "in use"),
         (vec!["serve", "--config", wrong], 2, "wrong.toml"),
         (vec!["serve", "--listn", "x"], 2, "--listn"),
         (
-            vec!["serve", "--log-format", "json", "--engine", "disk"],
+            vec!["serve", "--log-format", "json", "--home", "disk"],
             2,
             "disk",
         ),

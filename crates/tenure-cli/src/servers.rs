@@ -116,7 +116,7 @@ pub(crate) fn active_server(verdict: Verdict, servers: &[ServerReport]) -> anyho
         }
         Verdict::SeveralStores(ids) => format!(
             "the addresses are of several stores, with the ids {}: each of them grants the lease to another \
-             candidate. Give all servers the same engine, prefix or schema, and cluster name",
+             candidate. Give all servers the same home and cluster name",
             ids.join(", ")
         ),
     };
@@ -129,8 +129,7 @@ fn no_server(servers: &[ServerReport]) -> anyhow::Error {
         return exit::error(REFUSED, anyhow!("no server is active"));
     }
     if servers.iter().any(|server| server.is_alone) {
-        let text =
-            "the store is not a cluster: one server has all of its leases (engine = \"embedded\")";
+        let text = "the store is not a cluster: one server has all of its leases";
         return exit::error(REFUSED, anyhow!(text));
     }
     let errors = servers.iter().filter_map(|server| {

@@ -37,6 +37,8 @@ pub struct Keys {
     pub(crate) main_table: Option<&'static str>,
     /// The table whose keys the user chooses.
     pub(crate) free_table: Option<&'static str>,
+    /// Keys that do not exist any more, and what to write in their place.
+    replaced: &'static str,
 }
 
 /// A key with its definition.
@@ -70,6 +72,7 @@ impl Keys {
             tables: Vec::new(),
             main_table,
             free_table: None,
+            replaced: "",
         };
         let (mut table, mut doc) = ("", None);
         for line in text.lines() {
@@ -95,6 +98,34 @@ impl Keys {
             }
         }
         keys
+    }
+
+    /// Refuses keys that do not exist any more. Each line has a key, or `KEY=VALUE` for one value of it,
+    /// then `: ` and what to write in its place; `{}` stands for the old value.
+    #[must_use]
+    pub fn replacing(self, replaced: &'static str) -> Self {
+        Self { replaced, ..self }
+    }
+
+    fn replaced(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let lines = self.replaced.lines();
+        lines.filter_map(|line| line.split_once(": "))
+    }
+
+    /// Returns what to write in place of a replaced key with this value, without the schemes of URLs.
+    pub(crate) fn replacement(&self, key: &str, value: &str) -> Option<String> {
+        let of_value = format!("{key}={value}");
+        let mut replaced = self.replaced();
+        let (_, now) = replaced.find(|(old, _)| *old == key || *old == of_value)?;
+        let value = value.replace("https://", "").replace("http://", "");
+        Some(now.replace("{}", value.trim_end_matches('/')))
+    }
+
+    /// Returns the replaced key that this variable set.
+    pub(crate) fn replaced_by_variable(&self, name: &str) -> Option<&'static str> {
+        let main = |key: &'static str| key.strip_prefix(self.main_table?)?.strip_prefix('.');
+        let mut keys = self.replaced().map(|(old, _)| old);
+        keys.find(|key| variable(main(key).unwrap_or(key)) == name)
     }
 
     /// Returns the text, which is a valid file.

@@ -23,7 +23,7 @@ pub use error::{ConfigError, Origin};
 pub use file_key::FileKey;
 pub use keys::{Key, Keys};
 pub use link_free_path::link_free_path;
-pub use permissions::{check_configuration, warn_of_folder};
+pub use permissions::{check_configuration, warn_of_folder, warn_of_secret};
 pub use scope::Scope;
 pub use settings::Settings;
 pub use unknown_variables::warn_of_unknown_variables;

@@ -8,7 +8,7 @@ use tracing::warn;
 
 /// Warns if users other than the owner and the group can read or change a file with a secret. The
 /// group is not checked, because some systems share keys with a group.
-pub(crate) fn warn_of_secret(path: &Path) {
+pub fn warn_of_secret(path: &Path) {
     warn_of(
         path,
         0o006,

@@ -38,14 +38,19 @@ impl Scope {
         secrets.map(|key| &*key.variable)
     }
 
-    /// Returns the texts that this key of this scope allows.
-    pub fn choices(self, key: &str) -> impl Iterator<Item = &'static str> {
-        let allowed = self.key(key).and_then(Key::allowed);
-        allowed.unwrap_or_default().split('"').skip(1).step_by(2)
-    }
-
     fn known(self) -> impl Iterator<Item = &'static Key> + Clone {
         self.all.iter().flat_map(|keys| &keys.keys)
+    }
+
+    /// Returns what to write in place of a key that does not exist any more, in any program.
+    pub(crate) fn replacement(self, key: &str, value: &str) -> Option<String> {
+        let mut all = self.all.iter();
+        all.find_map(|keys| keys.replacement(key, value))
+    }
+
+    /// Returns the key that this variable set in this scope, if it does not exist any more.
+    pub(crate) fn replaced_by_variable(self, name: &str) -> Option<&'static str> {
+        self.all[self.own].replaced_by_variable(name)
     }
 
     /// Returns the definition of a key of any program.

@@ -93,7 +93,10 @@ impl Settings {
         for (key, value) in file.get_ref() {
             match value.get_ref() {
                 DeValue::Table(_) if scope.is_ignored(key.get_ref()) => {}
-                DeValue::Table(table) if scope.is_table(key.get_ref()) => {
+                DeValue::Table(table)
+                    if scope.is_table(key.get_ref())
+                        || !table.is_empty() && scope.replacement(key.get_ref(), "").is_some() =>
+                {
                     for (name, value) in table {
                         let setting = setting(name, value);
                         settings.insert_of_file(key.get_ref(), name.get_ref(), setting)?;
@@ -120,11 +123,15 @@ impl Settings {
         for (name, value) in environment {
             // Only the prefix must be in upper case. Templates of units and containers write an empty
             // value for what is not set.
-            if name.starts_with(PREFIX)
-                && !value.is_empty()
-                && let Some(key) = self.scope.key_of_variable(&name.to_ascii_uppercase())
-            {
-                read.insert(key, Setting::of_text([value], Origin::Environment(name)))?;
+            if !name.starts_with(PREFIX) || value.is_empty() {
+                continue;
+            }
+            let variable = name.to_ascii_uppercase();
+            let origin = Origin::Environment(name);
+            if let Some(key) = self.scope.key_of_variable(&variable) {
+                read.insert(key, Setting::of_text([value], origin))?;
+            } else if let Some(key) = self.scope.replaced_by_variable(&variable) {
+                self.refuse_replaced(key, &value, &origin)?;
             }
         }
         self.values.append(&mut read.values);
@@ -141,6 +148,28 @@ impl Settings {
     pub fn set_flag<'a>(&mut self, key: &str, values: impl IntoIterator<Item = &'a String>) {
         let name = key.rsplit('.').next().unwrap_or(key);
         self.set_named_flag(&name.replace('_', "-"), key, values);
+    }
+
+    /// Refuses a key that does not exist any more, with this value.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Invalid`] with what to write in place of the key.
+    pub fn refuse_replaced(
+        &self,
+        key: &str,
+        value: &str,
+        origin: &Origin,
+    ) -> Result<(), ConfigError> {
+        match self.scope.replacement(key, value) {
+            None => Ok(()),
+            Some(now) => Err(ConfigError::Invalid {
+                origin: origin.clone(),
+                key: self.scope.shown(key).into(),
+                value: without_passwords(&format!("{value:?}")),
+                reason: format!("there is no such key any more: {now}"),
+            }),
+        }
     }
 
     /// Like [`set_flag`](Self::set_flag), for a flag with another name.
@@ -637,6 +666,7 @@ impl Settings {
             "" => scope.of_spelling(name).to_owned(),
             table => format!("{table}.{name}"),
         };
+        self.refuse_replaced(key, &setting.texts.join(","), &setting.origin)?;
         // A dot in quotes is a part of a name, and only names of metadata have dots.
         let is_free = !table.is_empty() && scope.free_table() == Some(table);
         let is_one_name = is_free || !name.contains('.');

@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use crate::unknown_variables::problem;
-use crate::{Keys, Scope, Settings};
+use crate::{Keys, Origin, Scope, Settings};
 
 static KEYS: LazyLock<Keys> = LazyLock::new(|| {
     Keys::new(
@@ -139,4 +139,63 @@ fn a_variable_that_no_program_knows_is_reported_unless_a_platform_makes_it() {
     let alone = Scope::new(&OWN, 0).ignoring(&["other"]);
     assert_eq!(problem(alone, "TENURE_OTHER_LISTN"), None);
     assert!(problem(alone, "TENURE_MAX_HISTORY").is_some());
+}
+
+#[test]
+fn a_replaced_key_is_refused_in_a_file_a_variable_and_a_flag_with_its_replacement() {
+    static NOW: LazyLock<Keys> = LazyLock::new(|| {
+        let keys = Keys::new("[main]\n#place = \"a\"\n", Some("main"));
+        keys.replacing("main.path=7: seven\nmain.path: place = {}\nold: none\nold.port: port {}\n")
+    });
+    static BOTH: [&LazyLock<Keys>; 2] = [&NOW, &KEYS];
+    let (own, other) = (Scope::new(&BOTH, 0), Scope::new(&BOTH, 1));
+    for (text, expected) in [
+        (
+            "[main]\npath = \"a\"",
+            "2: path = \"a\": there is no such key any more: place = a",
+        ),
+        ("[main]\npath = 7", "any more: seven"),
+        (
+            "[main]\npath = [\"http://a:1/\", \"https://b/\"]",
+            "any more: place = a:1/,b",
+        ),
+        (
+            "old.port = 1",
+            "1: old.port = \"1\": there is no such key any more: port 1",
+        ),
+        (
+            "[old]\nport = 1",
+            "2: old.port = \"1\": there is no such key any more: port 1",
+        ),
+        (
+            "[old]",
+            "1: old = \"[old]\": there is no such key any more: none",
+        ),
+        (
+            "[main]\npath = \"http://a:b@c\"",
+            "path = \"http://a:***@c\"",
+        ),
+    ] {
+        for scope in [own, other] {
+            let error = Settings::of_toml(scope, text, Path::new("t.toml"));
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+    for (name, key) in [("TENURE_PATH", "path"), ("TENURE_OLD_PORT", "old.port")] {
+        let variable = || [(name.to_owned(), "1".to_owned())];
+        let error = Settings::new(own).read_environment(variable()).unwrap_err();
+        let expected = format!("environment variable {name}: {key} = \"1\": there is no such key");
+        assert!(error.to_string().starts_with(&expected), "{error}");
+        Settings::new(other).read_environment(variable()).unwrap();
+    }
+    let error = Settings::new(own)
+        .refuse_replaced("main.path", "b", &Origin::Flag("--path".into()))
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("flag --path: path = \"b\": there"),
+        "{error}"
+    );
 }

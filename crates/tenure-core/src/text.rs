@@ -41,10 +41,23 @@ pub fn escape_document(document: &str) -> Cow<'_, str> {
 /// The text that replaces a password.
 pub const HIDDEN_PASSWORD: &str = "***";
 
-/// Returns a text without the password of an address in it. The text may contain valid or invalid
-/// addresses. In case of doubt, more is hidden than necessary.
+/// Returns a text without the password of an address in it, before its hosts or as a parameter. The
+/// text may contain valid or invalid addresses. In case of doubt, more is hidden than necessary.
 #[must_use]
 pub fn without_passwords(text: &str) -> String {
+    const PARAMETER: &str = "password";
+    let mut shown = without_password_of_user(text);
+    let mut ends = shown
+        .match_indices(PARAMETER)
+        .map(|(at, _)| at + PARAMETER.len());
+    if let Some(end) = ends.find(|&end| shown[end..].trim_start().starts_with('=')) {
+        shown.truncate(end);
+        shown = shown + "=" + HIDDEN_PASSWORD;
+    }
+    shown
+}
+
+fn without_password_of_user(text: &str) -> String {
     let Some((before, host)) = text.rsplit_once('@') else {
         return text.into();
     };
@@ -139,6 +152,12 @@ mod tests {
             ("1@5=http://user:secret@host", "1@5=http://user:***@host"),
             ("http://a,http://b:secret@c", "http://a,http:***@c"),
             ("http://a:one@b,http://c:two@d", "http://a:***@d"),
+            ("http://a?password=one&b=two", "http://a?password=***"),
+            (
+                "http://a:one@b?sslpassword = two",
+                "http://a:***@b?sslpassword=***",
+            ),
+            ("password_file=a", "password_file=a"),
             ("no address", "no address"),
         ] {
             assert_eq!(without_passwords(text), shown, "{text}");

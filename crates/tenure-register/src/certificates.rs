@@ -10,8 +10,6 @@ use rustls::{AlertDescription, CertificateError};
 pub(crate) struct CertificateNames {
     /// The service.
     pub(crate) service: &'static str,
-    /// The setting with the addresses of the service.
-    pub(crate) addresses: &'static str,
     /// The setting with the authorities of the service's certificate.
     pub(crate) authorities: &'static str,
     /// The settings of the client certificate.
@@ -39,7 +37,6 @@ impl CertificateNames {
     fn of_service(&self, error: &CertificateError) -> String {
         let Self {
             service,
-            addresses,
             authorities,
             ..
         } = self;
@@ -52,7 +49,7 @@ impl CertificateNames {
             ),
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 format!(
-                    "the certificate of {service} is for another name: use a name in {addresses} \
+                    "the certificate of {service} is for another name: use a name in home \
                      that the certificate has"
                 )
             }

@@ -24,7 +24,7 @@ use tenure_core::UnixMillis;
 use tenure_core::time::millis;
 
 use crate::{
-    BoxFuture, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
+    Answering, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
     Seen, Version,
 };
 
@@ -76,7 +76,7 @@ impl FolderHome {
     fn run<'a, T: Send + 'static>(
         &self,
         call: impl FnOnce(&Folder) -> Result<T, Failure> + Send + 'static,
-    ) -> BoxFuture<'a, Result<T, Failure>> {
+    ) -> Answering<'a, T> {
         let folder = Arc::clone(&self.folder);
         Box::pin(async move {
             let called = tokio::task::spawn_blocking(move || call(&folder)).await;
@@ -86,11 +86,7 @@ impl FolderHome {
 }
 
 impl Register for FolderHome {
-    fn read<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        known: Option<&'a Version>,
-    ) -> BoxFuture<'a, Result<Read, Failure>> {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
         let (key, known) = (key.clone(), known.cloned());
         self.run(move |folder| folder.read(&key, known.as_ref()))
     }
@@ -100,7 +96,7 @@ impl Register for FolderHome {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Replaced, Failure>> {
+    ) -> Answering<'a, Replaced> {
         let (key, expected) = (key.clone(), expected.clone());
         self.run(move |folder| folder.replace(&key, &expected, &value))
     }
@@ -111,11 +107,7 @@ impl Register for FolderHome {
 }
 
 impl Files for FolderHome {
-    fn write<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-        content: Bytes,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
         let name = name.clone();
         self.run(move |folder| {
             Self::LIMITS.check(&name, &content)?;
@@ -124,15 +116,12 @@ impl Files for FolderHome {
         })
     }
 
-    fn read_file<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
         let name = name.clone();
         self.run(move |folder| Ok(folder.value(FILES, &name)?.map(|(_, content)| content)))
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
         let names = names.to_vec();
         self.run(move |folder| {
             names
@@ -146,10 +135,7 @@ impl Files for FolderHome {
         })
     }
 
-    fn list<'a>(
-        &'a self,
-        folder: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
         let prefix = folder.clone();
         self.run(move |folder| folder.list(&prefix))
     }

@@ -7,9 +7,12 @@
 //!
 //! - [`memory`]: a home for tests and simulations, with faults
 //! - [`folder`]: a folder of one machine
+//! - `bucket`: the registers are objects of S3, Google Cloud Storage or Azure (feature `bucket`)
 //! - `etcd`: the registers are keys (feature `etcd`)
 //! - `postgres`: the registers are rows of a table (feature `postgres`)
 
+#[cfg(feature = "bucket")]
+pub mod bucket;
 #[cfg(any(feature = "etcd", feature = "postgres"))]
 mod certificates;
 #[cfg(feature = "etcd")]
@@ -19,6 +22,8 @@ mod key;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+mod url;
 
 /// The programs that tests of homes need, from the tests of the workspace.
 #[cfg(all(test, unix, feature = "etcd"))]
@@ -37,9 +42,14 @@ use std::sync::Arc;
 pub use bytes::Bytes;
 pub use key::{RegisterKey, RegisterKeyError};
 use tenure_core::UnixMillis;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+pub use url::HomeUrl;
 
 /// A future that a home returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The answer to a request to a home.
+pub type Answering<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 
 /// A service that stores values under keys.
 ///
@@ -56,11 +66,7 @@ pub trait Register: Send + Sync + fmt::Debug {
     ///
     /// [`Failure`]. A read changes nothing, so [`Failure::Unknown`] says no more than
     /// [`Failure::NotApplied`].
-    fn read<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        known: Option<&'a Version>,
-    ) -> BoxFuture<'a, Result<Read, Failure>>;
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read>;
 
     /// Replaces exactly the expected version, or creates the value.
     ///
@@ -75,7 +81,7 @@ pub trait Register: Send + Sync + fmt::Debug {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Replaced, Failure>>;
+    ) -> Answering<'a, Replaced>;
 
     /// Returns the limits of this home.
     fn limits(&self) -> Limits;
@@ -89,48 +95,35 @@ pub trait Files: Register {
     /// # Errors
     ///
     /// [`Failure`]. After any of them, the file may be complete, partly written or missing.
-    fn write<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-        content: Bytes,
-    ) -> BoxFuture<'a, Result<(), Failure>>;
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()>;
 
     /// Reads a file. Returns `None` if there is no such file.
     ///
     /// # Errors
     ///
     /// [`Failure`]
-    fn read_file<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>>;
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>>;
 
     /// Deletes files. A file that is missing is no error.
     ///
     /// # Errors
     ///
     /// [`Failure`]. Some of the files may be deleted.
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>>;
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()>;
 
     /// Returns the names of all files of which the first parts are these, in the order of the names.
     ///
     /// # Errors
     ///
     /// [`Failure`]
-    fn list<'a>(
-        &'a self,
-        folder: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>>;
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>>;
 
     /// Reads several registers, in one request if the home can.
     ///
     /// # Errors
     ///
     /// As of [`Register::read`], for the first one that can't be read.
-    fn read_many<'a>(
-        &'a self,
-        keys: &'a [RegisterKey],
-    ) -> BoxFuture<'a, Result<Vec<Read>, Failure>> {
+    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
         Box::pin(async move {
             let mut reads = Vec::with_capacity(keys.len());
             for key in keys {
@@ -336,6 +329,21 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// Returns an error with its causes.
+#[cfg(any(feature = "bucket", feature = "postgres"))]
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 /// Notes a problem of a home, or that it has none, and logs a new one.

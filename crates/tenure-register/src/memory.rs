@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tenure_core::UnixMillis;
 
 use crate::{
-    BoxFuture, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
+    Answering, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
     Seen, Version,
 };
 
@@ -181,11 +181,7 @@ fn unknown() -> Failure {
 }
 
 impl Register for MemoryHome {
-    fn read<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        known: Option<&'a Version>,
-    ) -> BoxFuture<'a, Result<Read, Failure>> {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
         let read = self.lock().read(key, known);
         Box::pin(ready(Ok(read)))
     }
@@ -195,7 +191,7 @@ impl Register for MemoryHome {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Replaced, Failure>> {
+    ) -> Answering<'a, Replaced> {
         let replaced = self.lock().request(key, expected, value);
         Box::pin(ready(replaced))
     }
@@ -206,34 +202,24 @@ impl Register for MemoryHome {
 }
 
 impl Files for MemoryHome {
-    fn write<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-        content: Bytes,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
         let written = Self::LIMITS.check(name, &content).map(|()| {
             self.lock().files.insert(name.clone(), content);
         });
         Box::pin(ready(written))
     }
 
-    fn read_file<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
         let content = self.lock().files.get(name).cloned();
         Box::pin(ready(Ok(content)))
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
         self.lock().files.retain(|name, _| !names.contains(name));
         Box::pin(ready(Ok(())))
     }
 
-    fn list<'a>(
-        &'a self,
-        folder: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
         let state = self.lock();
         let names = state.files.keys().filter(|name| name.is_in(folder));
         let names = names.cloned().collect();

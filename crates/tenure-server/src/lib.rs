@@ -82,8 +82,8 @@ mod support {
 pub use clock::WrongClock;
 pub use cluster::ClusterMember;
 pub use config::{
-    ClusterAccess, ClusterConfig, Compaction, EtcdConfig, Failover, PostgresConfig, PostgresUrl,
-    SharedEngine,
+    ClusterAccess, ClusterConfig, Compaction, EtcdConfig, Failover, Home, HomeUrl, PostgresConfig,
+    PostgresUrl,
 };
 pub use config::{LimitError, LimitSetting, Limits, StoreConfig};
 pub use engine::RecoverError;

@@ -233,7 +233,7 @@ impl From<Problem> for Error {
             wire::Code::InvalidName => INVALID_RESOURCE_NAME,
             wire::Code::RequestTimeout => OPERATION_TIMED_OUT,
             wire::Code::Stopping
-            | wire::Code::EngineUnavailable
+            | wire::Code::HomeUnavailable
             | wire::Code::DiskFull
             | wire::Code::OverLimit => SERVER_BUSY,
             _ => INTERNAL_ERROR,

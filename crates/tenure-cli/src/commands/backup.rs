@@ -12,7 +12,7 @@ use crate::output::{self, or_dash};
 
 /// Copy a store's leases to a file, also while the store runs
 ///
-/// The file has the same form for every engine, so a store can be restored with another one. The
+/// The file has the same form for every home, so a store can be restored with another one. The
 /// copy contains every change that was acknowledged before the backup began. It is checked like the
 /// data of a starting store, and gets its name when it is complete and on disk. Only its owner may
 /// read it, because it contains lease ids, with which anyone can take over leases that have no
@@ -24,7 +24,7 @@ pub(crate) struct Backup {
     #[command(flatten)]
     place: PlaceArgs,
     /// End the store for good: nothing can be granted after this backup, and a restore of it goes on
-    /// where the store ended, at once. A store with the embedded engine must be stopped before; the
+    /// where the store ended, at once. A store in a folder must be stopped before; the
     /// active server of a cluster is deposed
     #[arg(long = "final")]
     is_final: bool,
@@ -43,7 +43,7 @@ impl Backup {
         } else {
             Existing::Keep
         };
-        let copied = match (self.place.place()?, self.is_final) {
+        let copied = match (self.place.place(false)?, self.is_final) {
             (Place::Folder(data_dir), false) => {
                 tenure_server::backup(&data_dir, &self.file, existing)
             }

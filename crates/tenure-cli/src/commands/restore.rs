@@ -29,7 +29,7 @@ pub(crate) struct Restore {
 
 impl Restore {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let (place, restored) = match self.place.new_place()? {
+        let (place, restored) = match self.place.place(true)? {
             Place::Folder(data_dir) => {
                 let restored = tenure_server::restore(&self.file, &data_dir)?;
                 (data_dir.display().to_string(), restored)

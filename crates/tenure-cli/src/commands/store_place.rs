@@ -13,10 +13,10 @@ use crate::settings::serve::StoreSettings;
 /// The flags that name the place.
 #[derive(Debug, Args)]
 pub(super) struct PlaceArgs {
-    /// Data directory of the store, if its engine is the embedded one
+    /// Folder of the store, if its home is one
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Configuration file (TOML) of the store, or of a server of the cluster: it names the engine
+    /// Configuration file (TOML) of the store, or of a server of the cluster: it names the home
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -29,44 +29,37 @@ pub(super) enum Place {
 }
 
 impl PlaceArgs {
-    /// The place that these flags, the configuration file and the environment name.
-    pub(super) fn place(&self) -> Result<Place, ConfigError> {
+    /// The place that these flags, the configuration file and the environment name. A `new` one, which
+    /// the command creates, has no default.
+    pub(super) fn place(&self, new: bool) -> Result<Place, ConfigError> {
         if let (Some(data_dir), None) = (&self.data_dir, &self.config) {
             return Ok(Place::Folder(data_dir.clone()));
         }
         let mut settings = Settings::load(STORE, self.config.as_deref())?;
         let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
         settings.set_flag("serve.data_dir", &data_dir.map(Cow::into_owned));
-        let settings = without_server(settings)?;
-        match (settings.cluster, settings.data_dir) {
+        let mut keys = ["serve.data_dir", "serve.home", "serve.home_file"].iter();
+        if new && self.config.is_none() && keys.all(|key| settings.origin(key).is_none()) {
+            let reason = "name the place of the new store: --data-dir DIR, or --config FILE";
+            return Err(ConfigError::missing("serve.data_dir", reason));
+        }
+        let store = without_server(&mut settings)?;
+        match (store.cluster, store.data_dir) {
             (Some(cluster), _) => Ok(Place::Cluster(cluster.into())),
             (None, Some(data_dir)) => Ok(Place::Folder(data_dir)),
             (None, None) => {
-                let reason = "\"memory\" keeps nothing that could be in a backup: set it to \
-                              \"embedded\", \"etcd\" or \"postgres\"";
-                Err(ConfigError::missing("serve.engine", reason))
+                let reason = "memory keeps nothing that could be in a backup: name a folder, PostgreSQL or \
+                              etcd";
+                Err(settings.invalid("serve.home", reason.into()))
             }
         }
-    }
-
-    /// The same for a command that creates the place: it has no default.
-    pub(super) fn new_place(&self) -> Result<Place, ConfigError> {
-        if self.data_dir.is_none() && self.config.is_none() {
-            let settings = Settings::load(STORE, None)?;
-            let is_named = |key: &&str| settings.origin(key).is_some();
-            if !["serve.data_dir", "serve.engine"].iter().any(is_named) {
-                let reason = "name the place of the new store: --data-dir DIR, or --config FILE";
-                return Err(ConfigError::missing("serve.data_dir", reason));
-            }
-        }
-        self.place()
     }
 }
 
 /// The settings of a store for a command that serves nothing, so the address of the server does not
 /// matter.
-pub(super) fn without_server(mut settings: Settings) -> Result<StoreSettings, ConfigError> {
+pub(super) fn without_server(settings: &mut Settings) -> Result<StoreSettings, ConfigError> {
     settings.unset("cluster.advertise");
     settings.unset("serve.listen");
-    StoreSettings::new(&settings)
+    StoreSettings::new(settings)
 }

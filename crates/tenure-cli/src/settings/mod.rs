@@ -14,6 +14,7 @@ pub(crate) mod azure;
 pub(crate) mod checked_store;
 pub(crate) mod cluster;
 pub(crate) mod contexts;
+pub(crate) mod home;
 mod limits;
 pub(crate) mod metrics;
 pub(crate) mod serve;
@@ -30,8 +31,10 @@ pub(crate) use flags::{CandidateArgs, members_table, with_any_election};
 mod tests;
 
 /// The keys of the store.
-static STORE_KEYS: LazyLock<Keys> =
-    LazyLock::new(|| Keys::new(include_str!("keys.toml"), Some("serve")));
+static STORE_KEYS: LazyLock<Keys> = LazyLock::new(|| {
+    let keys = Keys::new(include_str!("keys.toml"), Some("serve"));
+    keys.replacing(include_str!("replaced.txt"))
+});
 
 /// The keys of all programs, which may be in one file.
 pub(crate) static ALL_KEYS: [&LazyLock<Keys>; 2] = [&tenure::config::KEYS, &STORE_KEYS];

@@ -6,11 +6,9 @@ use std::path::PathBuf;
 use tenure_config::{ConfigError, Settings};
 use tenure_server::{ClusterConfig, Limits};
 
+use super::home::{self, StoreHome};
 use super::{cluster, limits};
 use crate::runtime;
-
-/// The engine with a data directory.
-const EMBEDDED: &str = "embedded";
 
 /// The checked settings of the store.
 #[derive(Debug)]
@@ -32,27 +30,17 @@ impl StoreSettings {
         })?;
         let mut limits = Limits::default();
         limits::read(settings, "serve", limits.settings())?;
-        let engine = settings.text("serve.engine")?.unwrap_or_default();
-        let data_dir = data_dir(settings)?;
+        let home = home::read(settings)?;
         let workers = settings.number("serve.worker_threads")?;
         Ok(Self {
             listen,
-            data_dir: data_dir.filter(|_| engine == EMBEDDED),
-            cluster: cluster::config(settings, engine, listen)?,
+            cluster: cluster::config(settings, &home, listen)?,
+            data_dir: match home {
+                StoreHome::Folder(path) => Some(path),
+                StoreHome::Memory | StoreHome::Shared(_) => None,
+            },
             limits,
             worker_threads: workers.unwrap_or_else(runtime::workers),
         })
     }
-}
-
-fn data_dir(settings: &Settings) -> Result<Option<PathBuf>, ConfigError> {
-    let data_dir = settings.required_path("serve.data_dir")?;
-    if data_dir
-        .as_deref()
-        .is_some_and(|path| path.exists() && !path.is_dir())
-    {
-        let reason = "must be a directory, and this is a file";
-        return Err(settings.invalid("serve.data_dir", reason.into()));
-    }
-    Ok(data_dir)
 }

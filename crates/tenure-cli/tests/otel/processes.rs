@@ -124,7 +124,7 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn start(collector: &str, environment: &[(&str, &str)]) -> Self {
-        let serve = ["serve", "--listen", "127.0.0.1:0", "--engine", "memory"];
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--home", "memory"];
         let mut serve = tenure(collector, &serve);
         let process = Process::start(serve.envs(environment.iter().copied()));
         let address = wait_for("the store", || {

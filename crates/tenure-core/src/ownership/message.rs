@@ -105,7 +105,7 @@ pub enum OwnershipRole {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
     /// The tail was written in another service: a restored snapshot, or a wrong address.
-    #[error("the log was written in engine {written} and this is {answering}")]
+    #[error("the log was written in home {written} and this is {answering}")]
     OtherEngine {
         /// The identity of the service in which the tail was written.
         written: EngineId,
@@ -115,7 +115,7 @@ pub enum Refusal {
     /// The log contained a tail, and now contains one that is not a successor of it. This is final:
     /// only a new start of the server follows the log again.
     #[error(
-        "generation {}, sequence {} was here and now it is {}: the engine lost what it acknowledged",
+        "generation {}, sequence {} was here and now it is {}: the home lost what it acknowledged",
         .known.generation, .known.sequence, Position(.found)
     )]
     WentBack {

@@ -123,7 +123,8 @@ impl<V: Clone + Eq> LogRing<V> {
     /// entry with its changes and returns the checksum; it is not called for another attempt.
     ///
     /// A take-over also needs the answer to a read of the slot of the tail, unless the log is empty.
-    /// The read is sent after the ownership has asked for the take-over.
+    /// The read is sent after the ownership has asked for the take-over. An owner does the same in each
+    /// [beat](crate::ownership::OwnershipTimings::beat).
     ///
     /// # Errors
     ///
@@ -135,21 +136,28 @@ impl<V: Clone + Eq> LogRing<V> {
         new_base: Option<Base>,
         seal: impl FnOnce(&Entry) -> Checksum,
     ) -> Result<Append<V>, Blocked> {
-        // Argument 8: exactly the same bytes again.
-        if let Some(pending) = self.pending.as_ref().filter(|it| it.entry.header == header) {
-            return Ok(pending.clone());
-        }
+        let pending = self.pending.as_ref();
+        let pending = pending.filter(|it| it.entry.header == header);
         if header.sequence != self.tail + 1 {
             return Err(Blocked::Behind);
         }
         let tail = self.tail();
         // Argument 9.
-        if let Some(tail) = tail
-            && tail.entry.header.generation != header.generation
-            && let Some(found) = self.misses(tail, tail_read.ok_or(Blocked::Behind)?)
-        {
-            let engine = header.engine;
-            return Err(Blocked::Moved(Observation { engine, found }));
+        if let Some(tail) = tail {
+            let takes_over = tail.entry.header.generation != header.generation;
+            let found = match tail_read {
+                Some(read) => self.misses(tail, read),
+                None if takes_over && pending.is_none() => return Err(Blocked::Behind),
+                None => None,
+            };
+            if let Some(found) = found {
+                let engine = header.engine;
+                return Err(Blocked::Moved(Observation { engine, found }));
+            }
+        }
+        // Argument 8: exactly the same bytes again.
+        if let Some(pending) = pending {
+            return Ok(pending.clone());
         }
         // Argument 5: also for a take-over.
         if self.needs_base(new_base) {
@@ -201,7 +209,10 @@ impl<V: Clone + Eq> LogRing<V> {
             SlotRead::Unchanged => None,
             SlotRead::Found(slot) if slot.checksum == tail.checksum => None,
             SlotRead::Found(slot) => Some(Found::Tail(slot.entry.header)),
-            SlotRead::Absent => Some(self.deleted(tail.entry.header.sequence)),
+            SlotRead::Absent => Some(Found::Unusable(Refusal::WentBack {
+                known: tail.entry.header,
+                found: None,
+            })),
             SlotRead::Unreadable(refusal) => Some(Found::Unusable(refusal)),
         }
     }

@@ -38,7 +38,9 @@
 //!    attempt of it has an unknown outcome; the next one with this sequence has a greater `undone`.
 //! 9. **A read proves nothing.** A stale read can only make a write fail. But a home that lost its
 //!    last entries still has the slot of the next one as it was. So a server reads the slot of its
-//!    tail before it takes over, and refuses if its tail is not there.
+//!    tail before it takes over, and refuses if its tail is not there. An owner reads it in each beat:
+//!    a server that starts meanwhile follows the older tail and does not see the owner's entries. It
+//!    takes over after the ownership duration at the earliest, and by then the owner has stopped.
 //! 10. The next owner counts all leases as renewed from a moment after the answer to its take-over.
 //! 11. With worse clocks, or after a pause longer than the ownership duration, 1 to 3 and 5 to 9
 //!     still hold: epochs increase, and receivers refuse stale writes.
@@ -52,7 +54,8 @@
 //!   [`Ownership::handle_tail`](crate::ownership::Ownership::handle_tail) with the observation.
 //! - [`OwnershipOutput::Append`](crate::ownership::OwnershipOutput::Append), and the tail of
 //!   [`Ownership::append`](crate::ownership::Ownership::append): call [`LogRing::append`], send what it
-//!   returns, and call [`LogRing::handle_replaced`]. Before a take-over, read the slot of the tail.
+//!   returns, and call [`LogRing::handle_replaced`]. Before a take-over, and in each beat of an owner, read
+//!   the slot of the tail.
 //! - After a take-over or [`LogRing::begin_base`], and every hour: delete what
 //!   [`Base::supersedes`].
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::Name;
 
 /// One server of a cluster, as that server sees the cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ClusterView {
@@ -38,73 +38,68 @@ pub struct ClusterView {
     /// The time for which this server may still accept requests without another append; null if it
     /// accepts none.
     pub serving_ms_left: Option<u64>,
-    /// The name of the engine, as in the settings.
-    pub engine: String,
-    /// What is wrong with this server: why it does not follow or serve, the last error of its engine,
+    /// The name of the home, as in the settings.
+    pub home: String,
+    /// What is wrong with this server: why it does not follow or serve, the last error of its home,
     /// why it has no copy of the leases, or that another server has its name.
     pub reason: Option<String>,
-    /// The version of the engine, if this server could read it.
+    /// The version of the home, if this server could read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine_version: Option<String>,
-    /// The identity of the engine in which the log was written.
+    pub home_version: Option<String>,
+    /// The identity of the home in which the log was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine_identity: Option<String>,
-    /// The size of the engine's data in bytes, without the space that it can use again, if this
+    pub home_identity: Option<String>,
+    /// The size of the home's data in bytes, without the space that it can use again, if this
     /// server could read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine_bytes: Option<u64>,
-    /// The size at which the engine refuses changes, in bytes, if this server could read it.
+    pub home_bytes: Option<u64>,
+    /// The size at which the home refuses changes, in bytes, if this server could read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine_quota_bytes: Option<u64>,
-    /// The average duration of the last requests that the engine answered, in microseconds.
+    pub home_quota_bytes: Option<u64>,
+    /// The average duration of the last requests that the home answered, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine_latency_us: Option<u64>,
-    /// The problems of the engine that its operator should correct, although it can be used: for
+    pub home_latency_us: Option<u64>,
+    /// The problems of the home that its operator should correct, although it can be used: for
     /// example known errors of its version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub engine_warnings: Vec<String>,
+    pub home_warnings: Vec<String>,
 }
 
 impl ClusterView {
-    /// Creates the view of a server of a cluster over this engine. All other fields are null, zero
+    /// Creates the view of a server of a cluster over this home. All other fields are null, zero
     /// or empty.
     #[must_use]
     pub fn new(
         name: impl Into<String>,
         server: impl Into<String>,
         role: ServerRole,
-        engine: impl Into<String>,
+        home: impl Into<String>,
     ) -> Self {
         Self {
-            store: None,
             name: name.into(),
             server: server.into(),
             role,
-            generation: 0,
-            sequence: 0,
-            active: None,
-            ownership_ms: 0,
-            behind: None,
-            serving_ms_left: None,
-            engine: engine.into(),
-            reason: None,
-            engine_version: None,
-            engine_identity: None,
-            engine_bytes: None,
-            engine_quota_bytes: None,
-            engine_latency_us: None,
-            engine_warnings: Vec::new(),
+            home: home.into(),
+            ..Self::default()
         }
+    }
+
+    /// Returns the name of the home, and its version if that is known.
+    #[must_use]
+    pub fn home_and_version(&self) -> String {
+        let version = self.home_version.iter().flat_map(|version| [" ", version]);
+        [&*self.home].into_iter().chain(version).collect()
     }
 }
 
 /// The part of a server in its cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ServerRole {
     /// A standby: it reads the log, and takes over if the active server is gone.
+    #[default]
     Following,
     /// It has sent the append that makes it the owner of the log.
     Taking,
@@ -189,8 +184,8 @@ mod tests {
     fn a_view_without_the_facts_of_the_engine_is_read() {
         let view = ClusterView::new("default", "store-1", ServerRole::Active, "etcd");
         let json = serde_json::to_value(&view).unwrap();
-        assert!(json.get("engine_version").is_none(), "{json}");
-        assert!(json.get("engine_warnings").is_none(), "{json}");
+        assert!(json.get("home_version").is_none(), "{json}");
+        assert!(json.get("home_warnings").is_none(), "{json}");
         assert!(json["active"].is_null(), "{json}");
         assert_eq!(serde_json::from_value::<ClusterView>(json).unwrap(), view);
     }

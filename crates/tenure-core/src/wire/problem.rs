@@ -118,8 +118,8 @@ codes! {
     Internal 500 "internal" "A bug in the store";
     /// The store is stopping. Try again, or try another one.
     Stopping 503 "stopping" "The store is stopping";
-    /// The engine of the store failed.
-    EngineUnavailable 503 "engine_unavailable" "The store's engine is unavailable";
+    /// The home of the store failed.
+    HomeUnavailable 503 "home_unavailable" "The store's home is unavailable";
     /// This server of a cluster is a standby: another server is active.
     NotActive 503 "not_active" "Another server of the cluster is active";
     /// The disk is full: the store accepts renewals and reads only.

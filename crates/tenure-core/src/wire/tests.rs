@@ -158,7 +158,7 @@ fn codes_have_the_same_name_in_json_and_in_text() {
         Code::Malformed,
         Code::CrossOrigin,
         Code::LeaseIdRetired,
-        Code::EngineUnavailable,
+        Code::HomeUnavailable,
         Code::Other,
     ] {
         assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());

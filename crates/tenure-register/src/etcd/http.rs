@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::header::DATE;
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, Identity, Url};
+use reqwest::{Certificate, Client, Identity};
 use tenure_core::pem::{self, PemError};
 
 use super::EtcdAccess;
@@ -26,16 +26,16 @@ pub(super) struct Certificates {
 
 impl Certificates {
     pub(super) fn read(config: &EtcdAccess) -> Result<Self, Failure> {
-        let authorities = read_pem("etcd.ca_file", config.ca_file.as_deref(), |text| {
+        let authorities = read_pem("ca_file", config.ca_file.as_deref(), |text| {
             let authorities = pem::authorities(text)?;
             Ok(authorities.into_iter().map(|block| block.der).collect())
         })?;
-        let certificate = read_pem("etcd.certificate", config.certificate.as_deref(), |text| {
+        let certificate = read_pem("certificate", config.certificate.as_deref(), |text| {
             let chain = pem::chain(text)?;
             let texts: Vec<&[u8]> = chain.into_iter().map(|block| block.text).collect();
             Ok(texts.join(&b'\n'))
         })?;
-        let key = read_pem("etcd.key", config.key.as_deref(), |text| {
+        let key = read_pem("key", config.key.as_deref(), |text| {
             Ok(pem::key(text)?.text.to_owned())
         })?;
         let identity = match (certificate, key) {
@@ -45,8 +45,8 @@ impl Certificates {
                 Some(pem)
             }
             (None, None) => None,
-            (Some(_), None) => return Err(misconfigured("etcd.certificate requires etcd.key")),
-            (None, Some(_)) => return Err(misconfigured("etcd.key requires etcd.certificate")),
+            (Some(_), None) => return Err(misconfigured("certificate requires key")),
+            (None, Some(_)) => return Err(misconfigured("key requires certificate")),
         };
         Ok(Self {
             authorities,
@@ -86,9 +86,7 @@ impl Certificates {
         }
         if let Some(pem) = &self.identity {
             let identity = Identity::from_pem(pem).map_err(|_| {
-                misconfigured(
-                    "etcd.certificate and etcd.key must contain a certificate and its key in PEM",
-                )
+                misconfigured("certificate and key must contain a certificate and its key in PEM")
             })?;
             client = client.identity(identity);
         }
@@ -108,19 +106,6 @@ impl fmt::Debug for Certificates {
             .field("has_identity", &self.has_identity())
             .finish_non_exhaustive()
     }
-}
-
-/// Returns the URL of a member without a slash at its end.
-pub(super) fn endpoint(text: &str) -> Result<String, Failure> {
-    let url = Url::parse(text).ok().filter(|url| {
-        ["http", "https"].contains(&url.scheme()) && url.has_host() && url.query().is_none()
-    });
-    let url = url.ok_or_else(|| {
-        misconfigured(&format!(
-            "etcd.endpoints contains {text:?}, which is not a URL like https://10.0.0.1:2379"
-        ))
-    })?;
-    Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
 /// Reads a file with certificates, if the key names one.
@@ -180,9 +165,9 @@ pub(super) fn innermost_cause(error: &reqwest::Error) -> String {
         return "no answer in time".to_owned();
     }
     let remedy = if cause.contains("No CA certificates") {
-        ": name the certificate of its authority in etcd.ca_file"
+        ": name the certificate of its authority in ca_file"
     } else if cause.contains("InvalidContentType") {
-        ": it does not use TLS, write http:// in etcd.endpoints"
+        ": it does not use TLS, write etcd:// in home"
     } else {
         ""
     };
@@ -192,8 +177,7 @@ pub(super) fn innermost_cause(error: &reqwest::Error) -> String {
 /// The names in messages about certificates.
 pub(super) const CERTIFICATES: CertificateNames = CertificateNames {
     service: "etcd",
-    addresses: "etcd.endpoints",
-    authorities: "etcd.ca_file",
-    client: "etcd.certificate and etcd.key",
+    authorities: "ca_file",
+    client: "certificate and key",
     client_authorities: "--trusted-ca-file of etcd",
 };

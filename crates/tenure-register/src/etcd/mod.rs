@@ -11,7 +11,7 @@ mod refusal;
 mod tests;
 mod upkeep;
 mod version;
-pub mod wire;
+mod wire;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,19 +21,19 @@ use bytes::Bytes;
 use tenure_core::UnixMillis;
 use tenure_core::time::millis;
 
-pub use self::gateway::{Gateway, WarnedOf};
+use self::gateway::{Gateway, Versions};
 use self::upkeep::Upkeep;
 use self::wire::{
     Compare, Encoded, Header, KeyValue, RangeRequest, Response, TxnOperation, TxnRequest,
     end_of_prefix,
 };
 use crate::{
-    BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register, RegisterKey,
-    Replaced, Seen, Version,
+    Answering, BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register,
+    RegisterKey, Replaced, Seen, Version,
 };
 
 /// The members of an etcd cluster, and the access to them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EtcdAccess {
     /// The URLs of the members, for example `https://10.0.0.1:2379`.
     pub endpoints: Vec<String>,
@@ -41,7 +41,8 @@ pub struct EtcdAccess {
     pub prefix: String,
     /// The user; `None` if etcd has no authentication, or if a client certificate is used.
     pub user: Option<String>,
-    /// The file with the password of the user. It is read again at each authentication.
+    /// The file with the password of the user, or with a URL that has it (`etcds://user:password@...`).
+    /// It is read again at each authentication.
     pub password_file: Option<PathBuf>,
     /// The file with the certificates (PEM) of the authorities that sign the certificates of etcd.
     /// Without it the authorities of the system are used.
@@ -76,12 +77,7 @@ impl EtcdAccess {
         Self {
             endpoints,
             prefix: Self::PREFIX.into(),
-            user: None,
-            password_file: None,
-            ca_file: None,
-            certificate: None,
-            key: None,
-            compact: Compaction::default(),
+            ..Self::default()
         }
     }
 }
@@ -92,7 +88,7 @@ impl EtcdAccess {
 pub struct EtcdHome {
     config: EtcdAccess,
     attempt: Duration,
-    warned_of: WarnedOf,
+    versions: Versions,
     /// The connections that no request uses now. Requests do not wait for each other: a read that
     /// hangs must not delay a renewal.
     idle: Mutex<Vec<Connection>>,
@@ -130,7 +126,7 @@ impl EtcdHome {
             upkeep: Mutex::new(Upkeep::new(config.compact, Instant::now())),
             config,
             attempt,
-            warned_of: WarnedOf::default(),
+            versions: Versions::default(),
             idle: Mutex::default(),
         };
         let connection = home.connect()?;
@@ -139,7 +135,7 @@ impl EtcdHome {
     }
 
     fn connect(&self) -> Result<Connection, Failure> {
-        let gateway = Gateway::open(&self.config, self.attempt, Arc::clone(&self.warned_of))?;
+        let gateway = Gateway::open(&self.config, self.attempt, Arc::clone(&self.versions))?;
         Ok(Connection {
             gateway,
             identity: None,
@@ -153,7 +149,9 @@ impl EtcdHome {
     }
 
     fn put_back(&self, connection: Connection) {
-        self.upkeep().saw(&connection);
+        let mut upkeep = self.upkeep();
+        upkeep.revision = upkeep.revision.max(connection.revision);
+        drop(upkeep);
         self.idle().push(connection);
     }
 
@@ -189,7 +187,7 @@ impl Connection {
     }
 
     fn saw(&mut self, header: &Header) -> Seen {
-        let identity = Identity::new(header.cluster_id.to_string());
+        let identity = Identity::new(format!("cluster id {}", header.cluster_id));
         self.identity = Some(identity.clone());
         self.revision = self.revision.max(header.revision);
         let date = self.gateway.date().and_then(|date| {
@@ -253,15 +251,16 @@ impl Connection {
         let answer = match self.gateway.ask(&request).await {
             Ok(answer) => answer,
             Err(Failure::Full(text)) => return self.settle(key, expected, value, text).await,
-            Err(failure) => return Err(failure),
+            Err(failure) => {
+                // The next attempt may reach a member that was restored meanwhile.
+                self.identity = None;
+                return Err(failure);
+            }
         };
         let seen = self.saw(&answer.header);
         if answer.succeeded && seen.identity != expected.identity {
             // Another cluster, whose key had the same revision, has applied it. This one may not have.
-            let text = format!(
-                "etcd.endpoints has members of another cluster, {}",
-                seen.identity
-            );
+            let text = format!("home has members of another cluster, {}", seen.identity);
             return Err(Failure::Unknown(text));
         }
         if answer.succeeded {
@@ -322,11 +321,7 @@ fn read(seen: Seen, found: Option<KeyValue>) -> Read {
 }
 
 impl Register for EtcdHome {
-    fn read<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        known: Option<&'a Version>,
-    ) -> BoxFuture<'a, Result<Read, Failure>> {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
         Box::pin(async move {
             let mut connection = self.take()?;
             let answer = connection.read(self.key(REGISTER, key)).await;
@@ -346,7 +341,7 @@ impl Register for EtcdHome {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Replaced, Failure>> {
+    ) -> Answering<'a, Replaced> {
         Box::pin(async move {
             Self::LIMITS.check(key, &value)?;
             let mut connection = self.take()?;
@@ -369,11 +364,7 @@ const REGISTER: &str = "register";
 const FILE: &str = "file";
 
 impl Files for EtcdHome {
-    fn write<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-        content: Bytes,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
         Box::pin(async move {
             Self::LIMITS.check(name, &content)?;
             let put = TxnOperation::Put {
@@ -384,10 +375,7 @@ impl Files for EtcdHome {
         })
     }
 
-    fn read_file<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
         Box::pin(async move {
             let request = RangeRequest {
                 key: self.key(FILE, name),
@@ -398,12 +386,11 @@ impl Files for EtcdHome {
         })
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
         Box::pin(async move {
             for names in names.chunks(MOST_OPERATIONS) {
                 let deletions = names.iter().map(|name| TxnOperation::DeleteRange {
                     key: self.key(FILE, name),
-                    range_end: None,
                 });
                 self.ask(&TxnRequest::of(deletions.collect())).await?;
             }
@@ -411,10 +398,7 @@ impl Files for EtcdHome {
         })
     }
 
-    fn list<'a>(
-        &'a self,
-        folder: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
         Box::pin(async move {
             let all = format!("{}{FILE}/", self.config.prefix);
             let prefix = format!("{all}{folder}/");
@@ -433,10 +417,7 @@ impl Files for EtcdHome {
         })
     }
 
-    fn read_many<'a>(
-        &'a self,
-        keys: &'a [RegisterKey],
-    ) -> BoxFuture<'a, Result<Vec<Read>, Failure>> {
+    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
         Box::pin(async move {
             let mut connection = self.take()?;
             let keys: Vec<_> = keys.iter().map(|key| self.key(REGISTER, key)).collect();
@@ -451,6 +432,19 @@ impl Files for EtcdHome {
     }
 
     fn facts(&self) -> HomeFacts {
-        self.upkeep().facts()
+        let upkeep = self.upkeep();
+        let versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        let size = upkeep.size;
+        HomeFacts {
+            version: versions.last.clone(),
+            bytes: size.map(|size| size.in_use),
+            quota_bytes: size.map(|size| size.quota),
+            warnings: versions
+                .warnings
+                .values()
+                .chain(&upkeep.warning)
+                .cloned()
+                .collect(),
+        }
     }
 }

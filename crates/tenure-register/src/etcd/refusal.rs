@@ -60,7 +60,7 @@ pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Refusal {
              or on another port (--listen-client-http-urls)"
         )),
         (400, 0) if text.contains("HTTPS server") => member(format!(
-            "etcd at {url} requires TLS: write https:// in etcd.endpoints"
+            "etcd at {url} requires TLS: write etcds:// in home"
         )),
         (400, 0) if text.contains("CommonName") => refused(common_name()),
         (_, UNAUTHENTICATED) => Refusal::Token(format!("etcd at {url}: {message}")),
@@ -70,15 +70,15 @@ pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Refusal {
         (_, INVALID_ARGUMENT) if message.contains("user name is empty") => match asked.user {
             Some(_) => Refusal::Token(format!("etcd at {url}: {message}")),
             None if asked.has_certificate => refused(common_name()),
-            None => {
-                refused("etcd requires a user: set etcd.user and etcd.password_file".to_owned())
-            }
+            None => refused(
+                "etcd requires a user: write a user into home, and password_file".to_owned(),
+            ),
         },
         (_, INVALID_ARGUMENT) if message.contains("authentication failed") => {
             let user = asked.user.unwrap_or_default();
             refused(format!(
                 "etcd refuses the password of the user {user}: correct the file \
-                 etcd.password_file, which is read again at the next attempt"
+                 password_file, which is read again at the next attempt"
             ))
         }
         (_, INVALID_ARGUMENT) if message.contains("request is too large") => too_large(asked),
@@ -121,8 +121,8 @@ pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Refusal {
 }
 
 fn common_name() -> String {
-    "etcd takes no client certificate with a common name at its gateway: set etcd.user and \
-     etcd.password_file, or use a certificate without a common name"
+    "etcd takes no client certificate with a common name at its gateway: write a user into home, and \
+     password_file, or use a certificate without a common name"
         .to_owned()
 }
 

@@ -14,18 +14,15 @@ use crate::Failure;
 /// The access to PostgreSQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresAccess {
-    /// The file with the connection string (a URL, or `host=a,b user=...`), or the string itself.
+    /// The URL, or the file with it. What it lacks comes from `PG*` and from the password file.
     pub url: PostgresUrl,
     /// The schema of the tables.
     pub schema: String,
-    /// The file with the certificates (PEM) of the authorities that sign the certificate of the
-    /// server, for `sslmode=require`.
-    pub ca_file: Option<PathBuf>,
     /// Whether a promoted standby has every acknowledged commit.
     pub failover: Failover,
 }
 
-/// The connection string of PostgreSQL.
+/// The connection string of PostgreSQL: a URL.
 #[derive(Clone, PartialEq, Eq)]
 pub enum PostgresUrl {
     /// A file that contains it. It is read again at each connection.
@@ -55,7 +52,6 @@ impl PostgresAccess {
         Self {
             url,
             schema: Self::SCHEMA.into(),
-            ca_file: None,
             failover: Failover::default(),
         }
     }
@@ -68,10 +64,7 @@ impl PostgresAccess {
     /// [`Failure::Misconfigured`]
     pub fn check(&self, attempt: Duration) -> Result<(), Failure> {
         let (settings, _) = self.read(attempt)?;
-        if settings.encryption == Encryption::Unverified
-            && settings.root_certificate.is_none()
-            && self.ca_file.is_none()
-        {
+        if settings.encryption == Encryption::Unverified && settings.root_certificate.is_none() {
             tracing::warn!(
                 "sslmode=require does not check the certificate of PostgreSQL: use verify-full"
             );
@@ -83,17 +76,18 @@ impl PostgresAccess {
     pub(super) fn read(&self, attempt: Duration) -> Result<(Settings, MakeRustlsConnect), Failure> {
         let (place, text) = match &self.url {
             PostgresUrl::File(path) => {
-                let place = format!("postgres.url_file: {}", path.display());
+                let place = format!("home_file: {}", path.display());
                 match fs::read_to_string(path) {
                     Ok(text) => (place, text),
                     Err(error) => return Err(Failure::Misconfigured(format!("{place}: {error}"))),
                 }
             }
-            PostgresUrl::Text(text) => ("postgres.url".to_owned(), text.clone()),
+            PostgresUrl::Text(text) => ("home".to_owned(), text.clone()),
         };
         let wrong = |error| Failure::Misconfigured(format!("{place}: {error}"));
-        let settings = Settings::parse(&text, attempt).map_err(wrong)?;
-        let tls = tls::connector(&settings, self.ca_file.as_deref()).map_err(wrong)?;
+        let variable = |name: &str| std::env::var(name).ok();
+        let settings = Settings::parse(&text, attempt, variable).map_err(wrong)?;
+        let tls = tls::connector(&settings).map_err(wrong)?;
         Ok((settings, tls))
     }
 }

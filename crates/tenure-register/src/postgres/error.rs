@@ -1,18 +1,15 @@
 //! Errors of PostgreSQL, as outcomes of a call.
 
-use std::error::Error as _;
-
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-use crate::Failure;
 use crate::certificates::CertificateNames;
+use crate::{Failure, describe};
 
 /// The names in messages about certificates.
 const CERTIFICATES: CertificateNames = CertificateNames {
     service: "PostgreSQL",
-    addresses: "host of the connection string",
-    authorities: "postgres.ca_file",
-    client: "sslcert and sslkey of the connection string",
+    authorities: "sslrootcert",
+    client: "sslcert and sslkey",
     client_authorities: "ssl_ca_file of PostgreSQL",
 };
 
@@ -27,17 +24,16 @@ pub(super) enum Stage {
 
 /// A call that failed.
 #[derive(Debug)]
-pub struct PostgresFailure {
+pub(super) struct PostgresFailure {
     /// What is known about the call.
-    pub error: Failure,
+    pub(super) error: Failure,
     /// Whether the connection can be used again.
-    pub keeps_connection: bool,
+    pub(super) keeps_connection: bool,
 }
 
 impl PostgresFailure {
     /// Returns a failure after which the connection is closed.
-    #[must_use]
-    pub const fn closing(error: Failure) -> Self {
+    pub(super) const fn closing(error: Failure) -> Self {
         Self {
             error,
             keeps_connection: false,
@@ -123,20 +119,6 @@ pub(super) fn text_of(reported: &DbError) -> String {
         reported.message(),
         reported.code().code()
     )
-}
-
-/// Returns an error of the driver with its causes.
-pub(super) fn describe(error: &tokio_postgres::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

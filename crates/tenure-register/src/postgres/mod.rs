@@ -23,6 +23,7 @@ mod access;
 mod connection_string;
 mod error;
 mod opening;
+mod password_file;
 mod schema;
 mod session;
 mod settings;
@@ -41,13 +42,13 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 
 pub use self::access::{Failover, PostgresAccess, PostgresUrl};
-pub use self::error::PostgresFailure;
-pub use self::opening::humane;
-pub use self::schema::PostgresSchema;
-pub use self::session::PostgresSession;
+use self::error::PostgresFailure;
+use self::opening::humane;
+use self::schema::PostgresSchema;
+use self::session::PostgresSession;
 use crate::{
-    BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register, RegisterKey,
-    Replaced, Seen, Version, note_warning,
+    Answering, BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register,
+    RegisterKey, Replaced, Seen, Version, note_warning,
 };
 
 /// A schema of PostgreSQL with the tables `register` and `file`, which are created if they are
@@ -95,19 +96,6 @@ const MAY_LOSE: &str = "PostgreSQL has standbys, and synchronous_standby_names i
 /// The greatest number of connections of a home: PostgreSQL has a process for each, and by default it
 /// accepts 100. More than one are only used while a request waits.
 const MOST_CONNECTIONS: usize = 4;
-
-/// A page has room for several versions of each row, and values are stored as they are: an entry is
-/// compressed already.
-const TABLES: &str = "
-    create table if not exists {s}.register (
-        key text collate \"C\" primary key, version text not null, value bytea not null
-    ) with (fillfactor = 50);
-    create table if not exists {s}.file (
-        name text collate \"C\" primary key, content bytea not null
-    );
-    alter table {s}.register alter value set storage external;
-    alter table {s}.file alter content set storage external;
-";
 
 /// The settings of a transaction that writes. Roles and databases can have others.
 ///
@@ -173,7 +161,7 @@ impl PostgresHome {
     /// [`Failure::Misconfigured`] if the access is wrong. No request is sent.
     pub fn new(access: PostgresAccess, attempt: Duration) -> Result<Self, Failure> {
         access.check(attempt)?;
-        let schema = PostgresSchema::new(&access.schema, &["register", "file"], TABLES.to_owned())?;
+        let schema = PostgresSchema::new(&access.schema)?;
         let lock_timeout = (attempt * 3 / 4).as_millis().max(1);
         Ok(Self {
             access,
@@ -206,9 +194,7 @@ impl PostgresHome {
         {
             return Ok(session);
         }
-        let opened = self
-            .access
-            .open(&self.schema, "", self.attempt, &self.first);
+        let opened = self.access.open(&self.schema, self.attempt, &self.first);
         let session = opened.await?;
         self.upkeep().version = Some(session.version);
         Ok(session)
@@ -330,11 +316,7 @@ fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, Failure> 
 }
 
 impl Register for PostgresHome {
-    fn read<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        known: Option<&'a Version>,
-    ) -> BoxFuture<'a, Result<Read, Failure>> {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
         Box::pin(async move {
             let rows = self.select(std::slice::from_ref(key), known).await?;
             read(first(&rows)?)
@@ -346,7 +328,7 @@ impl Register for PostgresHome {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Replaced, Failure>> {
+    ) -> Answering<'a, Replaced> {
         Box::pin(async move {
             Self::LIMITS.check(key, &value)?;
             let Expected { version, identity } = expected;
@@ -393,11 +375,7 @@ impl Register for PostgresHome {
 }
 
 impl Files for PostgresHome {
-    fn write<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-        content: Bytes,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
         Box::pin(async move {
             Self::LIMITS.check(name, &content)?;
             let parameters: [Parameter<'_>; 2] =
@@ -406,10 +384,7 @@ impl Files for PostgresHome {
         })
     }
 
-    fn read_file<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
         Box::pin(async move {
             let parameters: [Parameter<'_>; 1] = [(&name.as_str(), Type::TEXT)];
             let rows = self.query(READ_FILE, &parameters).await?;
@@ -421,7 +396,7 @@ impl Files for PostgresHome {
         })
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
         Box::pin(async move {
             let names: Vec<&str> = names.iter().map(RegisterKey::as_str).collect();
             let parameters: [Parameter<'_>; 1] = [(&names, Type::TEXT_ARRAY)];
@@ -429,10 +404,7 @@ impl Files for PostgresHome {
         })
     }
 
-    fn list<'a>(
-        &'a self,
-        folder: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
         Box::pin(async move {
             let parameters: [Parameter<'_>; 1] = [(&folder.as_str(), Type::TEXT)];
             let rows = self.query(LIST_FILES, &parameters).await?;
@@ -447,10 +419,7 @@ impl Files for PostgresHome {
         })
     }
 
-    fn read_many<'a>(
-        &'a self,
-        keys: &'a [RegisterKey],
-    ) -> BoxFuture<'a, Result<Vec<Read>, Failure>> {
+    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
         Box::pin(async move {
             let rows = self.select(keys, None).await?;
             let seen = read(first(&rows)?)?.seen().clone();

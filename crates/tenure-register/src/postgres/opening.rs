@@ -7,11 +7,11 @@ use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
 use super::access::{Failover, PostgresAccess};
-use super::error::{PostgresFailure, describe};
+use super::error::PostgresFailure;
 use super::schema::PostgresSchema;
 use super::session::PostgresSession;
 use super::settings::Settings;
-use crate::{Failure, Identity};
+use crate::{Failure, describe};
 
 /// The version of PostgreSQL from which on everything here works.
 const LEAST_VERSION: u32 = 130_000;
@@ -22,27 +22,26 @@ const CREATE_ATTEMPTS: usize = 5;
 /// The system identifier, which `initdb` makes, and the timeline, which each promotion changes. The
 /// name of the current file of the log begins with the timeline. `pg_control_checkpoint()` still has
 /// the former timeline for a while after a promotion.
-const SYSTEM_AND_TIMELINE: &str = "(select system_identifier from pg_control_system())
-    || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)";
+const SYSTEM_AND_TIMELINE: &str = "'system ' || (select system_identifier from pg_control_system())
+    || ', timeline ' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)";
 
 /// The identity if a promotion loses nothing.
-const SYSTEM: &str = "(select system_identifier::text from pg_control_system())";
+const SYSTEM: &str = "'system ' || (select system_identifier from pg_control_system())";
 
 /// The identity of a server that hides even that one.
-const HIDDEN: &str = "'0'";
+const HIDDEN: &str = "'system not shown'";
 
 impl PostgresAccess {
     /// Opens a session with the first server that accepts writes, beginning with the one of the number
-    /// `asked`. Meanwhile the number is that of the server that is asked. The statements `settings` set
-    /// up the session, and missing tables are created. `attempt` is the longest time of a request.
+    /// `asked`. Meanwhile the number is that of the server that is asked. Missing tables are created.
+    /// `attempt` is the longest time of a request.
     ///
     /// # Errors
     ///
     /// [`Failure::NotApplied`] or [`Failure::Misconfigured`], with the reasons of all servers.
-    pub async fn open(
+    pub(super) async fn open(
         &self,
         schema: &PostgresSchema,
-        settings: &str,
         attempt: Duration,
         asked: &AtomicUsize,
     ) -> Result<PostgresSession, Failure> {
@@ -61,8 +60,6 @@ impl PostgresAccess {
             asked.store(number % count, Ordering::Relaxed);
             let open = async {
                 let mut session = PostgresSession::connect(server, &tls).await?;
-                let set_up = session.run(|client| client.batch_execute(settings)).await;
-                set_up.map_err(|error| session.not_ready(&error))?;
                 check(&mut session, schema, &user).await?;
                 identify(&mut session, self.failover).await?;
                 Ok::<_, PostgresFailure>(session)
@@ -132,7 +129,7 @@ async fn check(
     ))))
 }
 
-/// Reads the identity of the server.
+/// Chooses the expression of the identity, and checks that it can be read.
 async fn identify(
     session: &mut PostgresSession,
     failover: Failover,
@@ -145,12 +142,8 @@ async fn identify(
     let row = session
         .run(|client| client.query_typed_one(&sql, &[]))
         .await;
-    let error = match row.and_then(|row| row.try_get::<_, String>(0)) {
-        Ok(identity) => {
-            session.identity = Identity::new(identity);
-            return Ok(());
-        }
-        Err(error) => error,
+    let Err(error) = row.and_then(|row| row.try_get::<_, String>(0)) else {
+        return Ok(());
     };
     // A missing right or a missing function.
     let code = error.code().map_or("", SqlState::code);
@@ -159,13 +152,13 @@ async fn identify(
         _ if !is_hidden => Err(session.not_ready(&error)),
         // The operator answers for the server, so it may hide its identity.
         Failover::Lossless => {
-            (session.identity_sql, session.identity) = (HIDDEN, Identity::new("0"));
+            session.identity_sql = HIDDEN;
             Ok(())
         }
         Failover::None => Err(PostgresFailure::closing(Failure::Misconfigured(format!(
             "{}: its identity and timeline can't be read ({}), so a fail-over that loses commits \
-             would not be noticed. If its fail-over loses nothing, set postgres.failover = \
-             \"lossless\"; else use another PostgreSQL",
+             would not be noticed. If its fail-over loses nothing, write \
+             failover=lossless into home; else use another PostgreSQL",
             session.name,
             describe(&error)
         )))),
@@ -185,8 +178,8 @@ fn unfit<'a>(name: &str, value: &impl Fn(usize) -> &'a str) -> Option<Failure> {
     }
     if value(3) == "t" {
         return Some(Failure::NotApplied(format!(
-            "{name} is a standby, and only its primary accepts writes: name all servers in the \
-             connection string (host=a,b)"
+            "{name} is a standby, and only its primary accepts writes: name all servers in \
+             home (postgres://a,b/...)"
         )));
     }
     if value(4) != "off" {
@@ -211,8 +204,7 @@ fn unfit<'a>(name: &str, value: &impl Fn(usize) -> &'a str) -> Option<Failure> {
 }
 
 /// Returns a duration for messages.
-#[must_use]
-pub fn humane(time: Duration) -> String {
+pub(super) fn humane(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 

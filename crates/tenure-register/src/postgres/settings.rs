@@ -4,14 +4,16 @@
 //! can contain a part of a password.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use tenure_core::file_path;
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::SslMode;
 
-use super::connection_string::{EXAMPLE, Parts, invalid};
+use super::connection_string::{self, EXAMPLE, invalid, settings_of};
+use super::password_file;
 
 /// A connection string that was understood.
 #[derive(Debug)]
@@ -20,7 +22,8 @@ pub(super) struct Settings {
     pub(super) servers: Vec<Server>,
     pub(super) user: String,
     pub(super) encryption: Encryption,
-    pub(super) root_certificate: Option<RootCertificate>,
+    /// The `sslrootcert`; `None` for the authorities of the operating system.
+    pub(super) root_certificate: Option<PathBuf>,
     /// The certificate of this client and its key, in PEM files.
     pub(super) client_certificate: Option<(PathBuf, PathBuf)>,
 }
@@ -46,43 +49,46 @@ pub(super) enum Encryption {
     Full,
 }
 
-/// The `sslrootcert`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum RootCertificate {
-    /// `system`: the authorities of the operating system.
-    System,
-    File(PathBuf),
-}
-
 impl Settings {
-    /// Reads a connection string. `attempt` is the time limit of a call.
+    /// Reads a connection string. `attempt` is the time limit of a call, and `variable` returns the
+    /// value of a variable of the environment.
     ///
     /// # Errors
     ///
     /// A message that contains no part of the password.
-    pub(super) fn parse(text: &str, attempt: Duration) -> Result<Self, String> {
-        let Parts {
-            hosts,
-            others: mut config,
-            own,
-        } = Parts::of(text)?;
+    pub(super) fn parse(
+        text: &str,
+        attempt: Duration,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, String> {
+        let settings = settings_of(text, &variable)?;
+        let (mut hosts, mut addresses, mut ports) = (Vec::new(), Vec::new(), Vec::new());
+        let folder = variable("HOME").unwrap_or_default();
+        let mut password_file = PathBuf::from(folder).join(".pgpass");
         // These only end what is left of a connection in the kernel.
-        config.tcp_user_timeout(attempt * 2);
-        config.keepalives_retries(3);
+        let (mut user_timeout, mut retries) = (attempt * 2, 3);
         let (mut encryption, mut root_certificate) = (None, None);
         let (mut certificate, mut key_file) = (None, None);
-        for (key, value) in &own {
+        let mut of_driver = Vec::new();
+        for (key, value) in &settings {
             let (key, value) = (key.as_str(), value.as_str());
             match key {
+                "host" => hosts = value.split(',').collect(),
+                "hostaddr" => {
+                    addresses =
+                        parsed::<IpAddr>(value).ok_or_else(|| invalid(key, "IP addresses"))?;
+                }
+                "port" => {
+                    ports = parsed::<u16>(value).ok_or_else(|| invalid(key, "port numbers"))?
+                }
                 "tcp_user_timeout" => {
-                    config.tcp_user_timeout(Duration::from_millis(number(key, value)?.into()));
+                    user_timeout = Duration::from_millis(number(key, value)?.into());
                 }
-                "keepalives_count" => drop(config.keepalives_retries(number(key, value)?)),
+                "keepalives_count" => retries = number(key, value)?,
                 "sslmode" => encryption = Some(encryption_of(value)?),
-                "sslrootcert" if value == "system" => {
-                    root_certificate = Some(RootCertificate::System);
-                }
-                "sslrootcert" => root_certificate = Some(RootCertificate::File(path(key, value)?)),
+                "sslrootcert" if value == "system" => {}
+                "sslrootcert" => root_certificate = Some(path(key, value)?),
+                "passfile" => password_file = path(key, value)?,
                 "sslcert" => certificate = Some(path(key, value)?),
                 "sslkey" => key_file = Some(path(key, value)?),
                 // Each new connection asks the server whether it accepts writes.
@@ -93,14 +99,16 @@ impl Settings {
                 "gssencmode" if ["disable", "prefer"].contains(&value) => {}
                 "load_balance_hosts" if value == "disable" => {}
                 "gssencmode" | "load_balance_hosts" => return Err(invalid(key, "disable")),
-                _ => {
-                    return Err(format!(
-                        "{key} is not supported: write the settings into the connection string, \
-                         and keep it in the file that url_file names"
-                    ));
+                "service" => {
+                    return Err("service is not supported: write its settings into the URL".into());
                 }
+                _ => of_driver.push((key, value)),
             }
         }
+        let mut config = connection_string::config(&of_driver)?;
+        config
+            .tcp_user_timeout(user_timeout)
+            .keepalives_retries(retries);
         let user = config.get_user().unwrap_or_default().to_owned();
         if user.is_empty() {
             return Err(format!("user is missing; {EXAMPLE}"));
@@ -112,7 +120,7 @@ impl Settings {
         };
         let encryption = match encryption {
             Some(encryption) => encryption,
-            None if is_local(&hosts) => Encryption::None,
+            None if is_local(&hosts, &addresses) => Encryption::None,
             None => {
                 return Err(
                     "sslmode is missing: use sslmode=verify-full (TLS, and the certificate must \
@@ -126,7 +134,7 @@ impl Settings {
             _ => SslMode::Require,
         });
         Ok(Self {
-            servers: servers(&hosts, &config)?,
+            servers: servers((&hosts, &addresses, &ports), &config, &password_file)?,
             user,
             encryption,
             root_certificate,
@@ -135,11 +143,15 @@ impl Settings {
     }
 }
 
-/// Returns a configuration for each of these hosts.
-fn servers(of: &Config, config: &Config) -> Result<Vec<Server>, String> {
-    let (hosts, addresses, ports) = (of.get_hosts(), of.get_hostaddrs(), of.get_ports());
+/// Returns a configuration for each of these hosts, addresses and ports. The file has the passwords, if
+/// `config` has none.
+fn servers(
+    (hosts, addresses, ports): (&[&str], &[IpAddr], &[u16]),
+    config: &Config,
+    passwords: &Path,
+) -> Result<Vec<Server>, String> {
     let count = hosts.len().max(addresses.len());
-    if count == 0 || hosts.contains(&Host::Tcp(String::new())) {
+    if count == 0 || hosts.contains(&"") {
         return Err(format!("host is missing; {EXAMPLE}"));
     }
     if !hosts.is_empty() && !addresses.is_empty() && hosts.len() != addresses.len() {
@@ -156,17 +168,26 @@ fn servers(of: &Config, config: &Config) -> Result<Vec<Server>, String> {
         let port = ports.get(index).or_else(|| ports.first());
         let port = port.copied().unwrap_or(5432);
         config.port(port);
-        let name = match (hosts.get(index), addresses.get(index)) {
-            (Some(Host::Tcp(name)), _) => name.clone(),
-            #[cfg(unix)]
-            (Some(Host::Unix(folder)), _) => folder.display().to_string(),
-            (None, address) => address.map(ToString::to_string).unwrap_or_default(),
-        };
-        if index < hosts.len() {
-            config.host(&name);
+        let address = addresses.get(index);
+        let name = hosts.get(index).map(|host| (*host).to_owned());
+        if let Some(name) = &name {
+            config.host(name);
         }
-        if let Some(address) = addresses.get(index) {
+        if let Some(address) = address {
             config.hostaddr(*address);
+        }
+        let name = name
+            .or_else(|| address.map(ToString::to_string))
+            .unwrap_or_default();
+        if config.get_password().is_none() {
+            let is_local = name.starts_with('/');
+            let host = if is_local { "localhost" } else { &name };
+            let user = config.get_user().unwrap_or_default();
+            let database = config.get_dbname().unwrap_or(user);
+            let place = [host, &port.to_string(), database, user];
+            if let Some(password) = password_file::password(passwords, place) {
+                config.password(password);
+            }
         }
         let name = format!("{name}:{port}");
         Server { name, config }
@@ -193,18 +214,20 @@ fn encryption_of(value: &str) -> Result<Encryption, String> {
 }
 
 /// Whether all servers are on this machine.
-fn is_local(config: &Config) -> bool {
-    let is_local_host = |host: &Host| match host {
-        Host::Tcp(name) => {
-            name == "localhost" || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
-        }
-        #[cfg(unix)]
-        Host::Unix(_) => true,
+fn is_local(hosts: &[&str], addresses: &[IpAddr]) -> bool {
+    let is_local = |host: &&str| {
+        let is_loopback = host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+        host.starts_with('/') || *host == "localhost" || is_loopback
     };
-    match config.get_hostaddrs() {
-        [] => config.get_hosts().iter().all(is_local_host),
+    match addresses {
+        [] => hosts.iter().all(is_local),
         addresses => addresses.iter().all(IpAddr::is_loopback),
     }
+}
+
+/// Reads values with commas between them.
+fn parsed<T: FromStr>(values: &str) -> Option<Vec<T>> {
+    values.split(',').map(|value| value.parse().ok()).collect()
 }
 
 fn path(key: &str, value: &str) -> Result<PathBuf, String> {
@@ -221,7 +244,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Settings, String> {
-        Settings::parse(text, Duration::from_millis(500))
+        Settings::parse(text, Duration::from_millis(500), |_| None)
     }
 
     fn names(settings: &Settings) -> Vec<&str> {
@@ -230,53 +253,102 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_a_connection_string_mean_the_same() {
-        let words = parse(
-            "host=a,b port = 5433,5434 user=me password='p@ ss\\'w' dbname=d sslmode=verify-full",
-        );
-        let url = parse("postgresql://me:p%40%20ss'w@a:5433,b:5434/d?sslmode=verify-full");
-        for settings in [words.unwrap(), url.unwrap()] {
-            assert_eq!(names(&settings), ["a:5433", "b:5434"]);
-            assert_eq!(settings.encryption, Encryption::Full);
-            assert_eq!(settings.user, "me");
-            let config = &settings.servers[1].config;
-            assert_eq!(config.get_password(), Some(&b"p@ ss'w"[..]));
-            assert_eq!(config.get_dbname(), Some("d"));
-            assert_eq!(config.get_ssl_mode(), SslMode::Require);
-        }
+    fn a_url_names_servers_user_password_and_database() {
+        let url = "postgresql://me:p%40%20%5Css'w@a:5433,b:5434/d?sslmode=verify-full";
+        let settings = parse(url).unwrap();
+        assert_eq!(names(&settings), ["a:5433", "b:5434"]);
+        assert_eq!(settings.encryption, Encryption::Full);
+        assert_eq!(settings.user, "me");
+        let config = &settings.servers[1].config;
+        assert_eq!(config.get_password(), Some(&b"p@ \\ss'w"[..]));
+        assert_eq!(config.get_dbname(), Some("d"));
+        assert_eq!(config.get_ssl_mode(), SslMode::Require);
+        let settings = parse("postgres://u@[::1]:6000,[::1]/d").unwrap();
+        assert_eq!(names(&settings), ["::1:6000", "::1:5432"]);
+        assert!(parse("host=a user=u sslmode=disable").is_err());
     }
 
     #[test]
-    fn one_port_is_for_all_hosts_and_an_ipv6_address_is_in_brackets() {
-        let settings = parse("host=a,b port=6000 user=u sslmode=disable").unwrap();
+    fn what_a_url_lacks_comes_from_the_environment_and_from_the_password_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "b:6000:e:me:of b\n*:*:*:*:any\n").unwrap();
+        let passfile = file.path().to_str().unwrap();
+        let all = [
+            ("PGHOST", "a,b"),
+            ("PGPORT", "6000"),
+            ("PGDATABASE", "e"),
+            ("PGUSER", "me"),
+            ("PGSSLMODE", "verify-ca"),
+            ("PGPASSFILE", passfile),
+            ("PGAPPNAME", ""),
+        ];
+        let with = |text: &str, variables: &[(&str, &str)]| {
+            let value = |name: &str| variables.iter().find(|(known, _)| *known == name);
+            let variable = |name: &str| value(name).map(|(_, value)| (*value).to_owned());
+            Settings::parse(text, Duration::from_millis(500), variable).unwrap()
+        };
+        let password = |server: &Server| {
+            let password = server.config.get_password().unwrap_or_default();
+            String::from_utf8(password.into()).unwrap()
+        };
+        let settings = with("postgres://", &all);
         assert_eq!(names(&settings), ["a:6000", "b:6000"]);
-        let settings = parse("postgres://u@[::1]:6000,[::1]/d").unwrap();
-        assert_eq!(names(&settings), ["::1:6000", "::1:5432"]);
-        assert!(parse("host=a,b,c port=1,2 user=u sslmode=disable").is_err());
+        assert_eq!(settings.encryption, Encryption::Authority);
+        let passwords: Vec<_> = settings.servers.iter().map(password).collect();
+        assert_eq!(passwords, ["any", "of b"]);
+        let config = &settings.servers[0].config;
+        assert_eq!(config.get_application_name(), Some("tenure"));
+        assert_eq!(config.get_dbname(), Some("e"));
+
+        let settings = with("postgres://u:p@c:1/d?sslmode=disable", &all);
+        assert_eq!(names(&settings), ["c:1"]);
+        assert_eq!(settings.encryption, Encryption::None);
+        assert_eq!(
+            (&*settings.user, &*password(&settings.servers[0])),
+            ("u", "p")
+        );
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::copy(file.path(), folder.path().join(".pgpass")).unwrap();
+        let home = ("HOME", folder.path().to_str().unwrap());
+        let settings = with("postgres://u@[::1]", &[home]);
+        assert_eq!(password(&settings.servers[0]), "any");
+        let settings = with("postgres://u@[::1]", &[home, ("PGPASSWORD", "q")]);
+        assert_eq!(password(&settings.servers[0]), "q");
+        let passfile = format!("postgres://u@[::1]?passfile={passfile}");
+        assert_eq!(password(&with(&passfile, &[]).servers[0]), "any");
+    }
+
+    #[test]
+    fn one_port_is_for_all_hosts() {
+        let settings = parse("postgres://u@a,b?port=6000&sslmode=disable").unwrap();
+        assert_eq!(names(&settings), ["a:6000", "b:6000"]);
+        assert!(parse("postgres://u@a,b,c?port=1,2&sslmode=disable").is_err());
     }
 
     #[test]
     fn the_user_timeout_is_in_milliseconds_as_in_libpq() {
-        let settings = parse("host=::1 user=u tcp_user_timeout=700").unwrap();
+        let settings = parse("postgres://u@[::1]?tcp_user_timeout=700").unwrap();
         let timeout = settings.servers[0].config.get_tcp_user_timeout();
         assert_eq!(timeout, Some(&Duration::from_millis(700)));
     }
 
     #[test]
     fn a_remote_server_needs_an_sslmode_and_a_local_one_does_not() {
-        let error = parse("host=127.0.0.1,db.example user=u").unwrap_err();
+        let error = parse("postgres://u@127.0.0.1,db.example").unwrap_err();
         assert!(error.contains("sslmode is missing"), "{error}");
-        let local = parse("host=127.0.0.1,/run/postgresql user=u").unwrap();
+        let local = parse("postgres://u@?host=127.0.0.1,/run/postgresql").unwrap();
         assert_eq!(local.encryption, Encryption::None);
+        let local = parse("postgres://u@%2Frun%2Fpostgresql/d").unwrap();
+        assert_eq!(names(&local), ["/run/postgresql:5432"]);
         for mode in ["prefer", "allow"] {
-            let error = parse(&format!("host=a user=u sslmode={mode}")).unwrap_err();
+            let error = parse(&format!("postgres://u@a?sslmode={mode}")).unwrap_err();
             assert!(error.contains("is not supported"), "{error}");
         }
         for (mode, encryption) in [
             ("require", Encryption::Unverified),
             ("verify-ca", Encryption::Authority),
         ] {
-            let settings = parse(&format!("host=a user=u sslmode={mode}")).unwrap();
+            let settings = parse(&format!("postgres://u@a?sslmode={mode}")).unwrap();
             assert_eq!(settings.encryption, encryption);
         }
     }
@@ -285,24 +357,26 @@ mod tests {
     fn no_error_contains_a_part_of_the_password() {
         for text in [
             "host=a user=u password=my secret=word sslmode=disable",
-            "host=a user=u password='secret",
             "postgresql://u:secret@a:b:c/d",
             "postgresql://u:se/secret@a/d?sslmode=disable",
+            "postgresql://u:a?secret@a/d?sslmode=disable",
+            "postgresql://u@a/d?password=a&secret=1&sslmode=disable",
             "secret",
-            "host=a user=u password=secret sslmode=secret",
-            "host=a user=u password=a port=secret",
+            "postgresql://u:secret word@a/d",
+            "postgresql://u@a/d?password=secret&sslmode=secret",
+            "postgresql://u@a/d?password=a&port=secret",
         ] {
             let error = parse(text).unwrap_err();
             assert!(!error.contains("secret"), "{text}: {error}");
         }
-        let settings = parse("host=::1 user=u password=secret").unwrap();
+        let settings = parse("postgres://u:secret@[::1]").unwrap();
         assert!(!format!("{settings:?}").contains("secret"));
     }
 
     #[test]
     fn a_certificate_file_is_a_path() {
         for key in ["sslrootcert", "sslcert", "sslkey"] {
-            let error = parse(&format!("host=a user=u sslmode=verify-full {key}=~/a.pem"));
+            let error = parse(&format!("postgres://u@a?sslmode=verify-full&{key}=~/a.pem"));
             let error = error.unwrap_err();
             assert!(
                 error.contains(key) && error.contains("whole path"),
@@ -321,20 +395,15 @@ mod tests {
             ("channel_binding=on", "disable, prefer or require"),
             ("sslnegotiation=tls", "postgres or direct"),
         ] {
-            for text in [
-                format!("host=::1 user=u {option}"),
-                format!("postgresql://u@[::1]/d?{option}"),
-            ] {
-                let error = parse(&text).unwrap_err();
-                let key = option.split('=').next().unwrap();
-                assert_eq!(
-                    error,
-                    format!("the value of {key} is not valid: use {right}")
-                );
-            }
+            let error = parse(&format!("postgresql://u@[::1]/d?{option}")).unwrap_err();
+            let key = option.split('=').next().unwrap();
+            assert_eq!(
+                error,
+                format!("the value of {key} is not valid: use {right}")
+            );
         }
-        let error = parse("host=a user=u password=my word=1").unwrap_err();
-        assert!(error.contains("option 4 is not known"), "{error}");
+        let error = parse("postgres://u@a?sslmode=disable&word=1").unwrap_err();
+        assert!(error.contains("parameter 2 is not known"), "{error}");
     }
 
     #[test]
@@ -349,7 +418,7 @@ mod tests {
 
     #[test]
     fn settings_of_the_driver_have_defaults_that_a_string_replaces() {
-        let settings = parse("host=::1 user=u keepalives_interval=7").unwrap();
+        let settings = parse("postgres://u@[::1]?keepalives_interval=7").unwrap();
         let config = &settings.servers[0].config;
         assert_eq!(config.get_application_name(), Some("tenure"));
         assert_eq!(config.get_keepalives_idle(), Duration::from_secs(5));
@@ -363,9 +432,9 @@ mod tests {
 
     #[test]
     fn a_standby_or_a_service_file_cannot_be_asked_for() {
-        for option in ["target_session_attrs=standby", "service=a", "passfile=a"] {
-            assert!(parse(&format!("host=::1 user=u {option}")).is_err());
+        for option in ["target_session_attrs=standby", "service=a"] {
+            assert!(parse(&format!("postgres://u@[::1]?{option}")).is_err());
         }
-        assert!(parse("host=::1 user=u target_session_attrs=primary").is_ok());
+        assert!(parse("postgres://u@[::1]?target_session_attrs=primary").is_ok());
     }
 }

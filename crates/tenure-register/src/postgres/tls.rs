@@ -14,20 +14,16 @@ use rustls::{
 use tenure_core::pem::{self, Block, PemError};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::settings::{Encryption, RootCertificate, Settings};
+use super::settings::{Encryption, Settings};
 
-/// Returns the connector for these settings. `ca_file` is used if the connection string names no
-/// authorities.
+/// Returns the connector for these settings.
 ///
 /// # Errors
 ///
 /// A file can't be used. The message names it.
-pub(super) fn connector(
-    settings: &Settings,
-    ca_file: Option<&Path>,
-) -> Result<MakeRustlsConnect, String> {
+pub(super) fn connector(settings: &Settings) -> Result<MakeRustlsConnect, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier = verifier(settings, ca_file, &provider)?;
+    let verifier = verifier(settings, &provider)?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
@@ -51,14 +47,9 @@ pub(super) fn connector(
 
 fn verifier(
     settings: &Settings,
-    ca_file: Option<&Path>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, String> {
-    let file = match &settings.root_certificate {
-        Some(RootCertificate::System) => None,
-        Some(RootCertificate::File(path)) => Some(path.as_path()),
-        None => ca_file,
-    };
+    let file = settings.root_certificate.as_deref();
     let encryption = match (settings.encryption, file) {
         // As with libpq: a file with authorities turns `require` into `verify-ca`.
         (Encryption::Unverified, Some(_)) => Encryption::Authority,
@@ -91,7 +82,7 @@ fn verifier(
             None => "the operating system".to_owned(),
         };
         return Err(format!(
-            "{place} has no certificates of authorities: set ca_file to a file with the \
+            "{place} has no certificates of authorities: set sslrootcert to a file with the \
              certificate (PEM) of the authority that signed the certificate of PostgreSQL"
         ));
     }

@@ -1,5 +1,7 @@
 //! The checks that each home must pass, whatever keeps its values.
 
+#[cfg(feature = "bucket")]
+mod bucket;
 mod checks;
 #[cfg(all(unix, feature = "etcd"))]
 mod etcd;

@@ -2,7 +2,7 @@
 
 use tenure_register::memory::MemoryHome;
 use tenure_register::{
-    BoxFuture, Bytes, Expected, Failure, Files, Limits, Read, Register, RegisterKey, Replaced,
+    Answering, Bytes, Expected, Failure, Files, Limits, Read, Register, RegisterKey, Replaced,
     Version,
 };
 
@@ -75,11 +75,7 @@ impl WrongHome {
 }
 
 impl Register for WrongHome {
-    fn read<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        known: Option<&'a Version>,
-    ) -> BoxFuture<'a, Result<Read, Failure>> {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
         Box::pin(async move { self.0.read(&self.key(key), known).await })
     }
 
@@ -88,7 +84,7 @@ impl Register for WrongHome {
         key: &'a RegisterKey,
         expected: &'a Expected,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Replaced, Failure>> {
+    ) -> Answering<'a, Replaced> {
         Box::pin(async move {
             let (key, mut expected) = (self.key(key), expected.clone());
             let present = self.present(&key).await?;
@@ -118,29 +114,19 @@ impl Register for WrongHome {
 }
 
 impl Files for WrongHome {
-    fn write<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-        content: Bytes,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
         self.0.write(name, content)
     }
 
-    fn read_file<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
         self.0.read_file(name)
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
         self.0.delete(names)
     }
 
-    fn list<'a>(
-        &'a self,
-        folder: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
         self.0.list(folder)
     }
 }

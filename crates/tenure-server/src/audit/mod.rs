@@ -205,7 +205,7 @@ impl Audit {
                 if shared.is_required && shared.state.is_failing.load(Ordering::Relaxed) =>
             {
                 let detail = "the audit log can't be written, and this change needs it";
-                Err(Problem::new(Code::EngineUnavailable, detail))
+                Err(Problem::new(Code::HomeUnavailable, detail))
             }
             _ => Ok(()),
         }

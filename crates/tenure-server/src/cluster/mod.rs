@@ -42,7 +42,7 @@ pub struct ClusterMember {
 }
 
 impl ClusterMember {
-    /// Checks the settings of the engine and the files that they name, as [`start`](Self::start) does,
+    /// Checks the settings of the home and the files that they name, as [`start`](Self::start) does,
     /// without a connection.
     ///
     /// # Errors

@@ -159,7 +159,7 @@ async fn a_standby_names_the_active_server_and_takes_over_when_that_one_is_cut_o
         ended
     })
     .await;
-    assert_eq!(code(first.renew(1).await), Code::EngineUnavailable);
+    assert_eq!(code(first.renew(1).await), Code::HomeUnavailable);
     until("a take-over", || second.is_active()).await;
     let renewed = second.renew(1).await.unwrap();
     assert_eq!(renewed.epoch, granted.epoch);
@@ -214,7 +214,7 @@ async fn requests_that_wait_are_ended_when_the_server_can_not_append() {
     sleep(T / 10).await;
     member.home.fail_all(Some(Fault::LoseRequest));
     let ended = timeout(SOON, poll).await.expect("an answer").unwrap();
-    assert_eq!(code(ended), Code::EngineUnavailable);
+    assert_eq!(code(ended), Code::HomeUnavailable);
     // The same ownership goes on, without a take-over.
     member.home.fail_all(None);
     until("an active server", || member.is_active()).await;

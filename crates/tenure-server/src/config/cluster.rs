@@ -1,9 +1,9 @@
 //! The configuration of a cluster: several servers over one shared log.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-pub use tenure_register::etcd::Compaction;
+pub use tenure_register::HomeUrl;
+pub use tenure_register::etcd::{Compaction, EtcdAccess as EtcdConfig};
 pub use tenure_register::postgres::{Failover, PostgresAccess as PostgresConfig, PostgresUrl};
 
 /// The configuration of a server that shares its leases with other servers. One of them is active
@@ -25,7 +25,7 @@ pub struct ClusterConfig {
     /// Whether clients of this server need credentials. The log remembers it.
     pub access: ClusterAccess,
     /// The service with the log.
-    pub engine: SharedEngine,
+    pub home: Home,
 }
 
 impl ClusterConfig {
@@ -35,38 +35,18 @@ impl ClusterConfig {
     /// The default of [`ClusterConfig::ownership`].
     pub const OWNERSHIP: Duration = Duration::from_secs(3);
 
-    /// The configuration of a server with this name whose log is in memory. The name of the engine is
+    /// The configuration of a server with this name whose log is in memory. The name of the home is
     /// only shown.
     #[cfg(test)]
     pub(crate) fn in_memory(server: &str) -> Self {
-        Self {
-            name: Self::NAME.into(),
-            server: server.into(),
-            advertise: format!("http://{server}"),
-            ownership: Self::OWNERSHIP,
-            confirm: false,
-            access: ClusterAccess::Anonymous,
-            engine: SharedEngine::Etcd(EtcdConfig {
-                endpoints: Vec::new(),
-                prefix: String::new(),
-                user: None,
-                password_file: None,
-                ca_file: None,
-                certificate: None,
-                key: None,
-                compact: Compaction::Off,
-            }),
-        }
+        let home = Home::Etcd(EtcdConfig::new(Vec::new()));
+        Self::new(server, format!("http://{server}"), home)
     }
 
     /// Creates the configuration of the server with this name, which clients reach at the URL
     /// `advertise`, with the defaults of all other values.
     #[must_use]
-    pub fn new(
-        server: impl Into<String>,
-        advertise: impl Into<String>,
-        engine: SharedEngine,
-    ) -> Self {
+    pub fn new(server: impl Into<String>, advertise: impl Into<String>, home: Home) -> Self {
         Self {
             name: Self::NAME.into(),
             server: server.into(),
@@ -74,7 +54,7 @@ impl ClusterConfig {
             ownership: Self::OWNERSHIP,
             confirm: false,
             access: ClusterAccess::default(),
-            engine,
+            home,
         }
     }
 }
@@ -95,77 +75,20 @@ pub enum ClusterAccess {
 /// A service that keeps the log of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SharedEngine {
+pub enum Home {
     /// etcd 3.4 or later.
     Etcd(EtcdConfig),
     /// PostgreSQL 13 or later.
     Postgres(PostgresConfig),
 }
 
-impl SharedEngine {
-    /// Returns the name of the engine, as in the settings.
+impl Home {
+    /// Returns the name of the home, as in the settings.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Etcd(_) => "etcd",
             Self::Postgres(_) => "postgres",
-        }
-    }
-}
-
-/// The access to etcd, by its JSON gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EtcdConfig {
-    /// The URLs of the members, for example `https://10.0.0.1:2379`.
-    pub endpoints: Vec<String>,
-    /// The beginning of all keys.
-    pub prefix: String,
-    /// The user; `None` if etcd has no authentication, or if a client certificate is used.
-    pub user: Option<String>,
-    /// The file with the password of the user. It is read again at each authentication.
-    pub password_file: Option<PathBuf>,
-    /// The file with the certificates (PEM) of the authorities that sign the certificates of etcd.
-    /// Without it the authorities of the system are used.
-    pub ca_file: Option<PathBuf>,
-    /// The file with the certificate (PEM) of this client, which must have no common name.
-    pub certificate: Option<PathBuf>,
-    /// The file with the key of that certificate (PEM).
-    pub key: Option<PathBuf>,
-    /// Whether the active server compacts etcd.
-    pub compact: Compaction,
-}
-
-impl EtcdConfig {
-    /// The default of [`EtcdConfig::prefix`].
-    pub const PREFIX: &str = tenure_register::etcd::EtcdAccess::PREFIX;
-
-    /// Creates the access to the members at these URLs, with the defaults of all other values.
-    #[must_use]
-    pub fn new(endpoints: Vec<String>) -> Self {
-        Self {
-            endpoints,
-            prefix: Self::PREFIX.into(),
-            user: None,
-            password_file: None,
-            ca_file: None,
-            certificate: None,
-            key: None,
-            compact: Compaction::default(),
-        }
-    }
-
-    /// Returns the access to the members.
-    pub(crate) fn access(&self) -> tenure_register::etcd::EtcdAccess {
-        let config = self.clone();
-        tenure_register::etcd::EtcdAccess {
-            endpoints: config.endpoints,
-            prefix: config.prefix,
-            user: config.user,
-            password_file: config.password_file,
-            ca_file: config.ca_file,
-            certificate: config.certificate,
-            key: config.key,
-            compact: config.compact,
         }
     }
 }

@@ -6,8 +6,8 @@ mod limits;
 use std::path::PathBuf;
 
 pub use cluster::{
-    ClusterAccess, ClusterConfig, Compaction, EtcdConfig, Failover, PostgresConfig, PostgresUrl,
-    SharedEngine,
+    ClusterAccess, ClusterConfig, Compaction, EtcdConfig, Failover, Home, HomeUrl, PostgresConfig,
+    PostgresUrl,
 };
 pub use limits::{LimitError, LimitSetting, Limits};
 

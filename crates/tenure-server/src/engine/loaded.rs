@@ -86,8 +86,11 @@ impl Loaded<()> {
                 self.revision, batch.previous
             ));
         }
-        let (changes, documents) = batch.encoded_changes()?;
-        for change in changes {
+        let changes = batch.encoded_changes()?;
+        if let Some(floors) = changes.floors {
+            self.floors = floors;
+        }
+        for change in changes.leases {
             let key = change.key.clone();
             if let Some(deleted) = &change.deleted {
                 self.floors.raise(key.namespace(), deleted.last);
@@ -108,7 +111,7 @@ impl Loaded<()> {
         if self.deleted.len() > 2 * DELETED_LIMIT {
             self.forget_deleted();
         }
-        for change in documents {
+        for change in changes.documents {
             match change.content {
                 Some(content) => {
                     let document = Document {

@@ -40,7 +40,7 @@ use crate::config::ClusterConfig;
 use crate::model::{ChangeSet, HistoryLimits, StoreId};
 
 use backup::BackupFile;
-use cluster::{Home, StandbyError};
+use cluster::{LogHome, StandbyError};
 
 pub use backup::{BackupError, Contents, Existing, backup, final_backup};
 pub use cluster::RecoverError;
@@ -116,14 +116,14 @@ pub(crate) fn check_access(config: &ClusterConfig) -> Result<(), OpenError> {
 }
 
 /// Opens the home for a server, whose requests take a part of the ownership.
-fn open_home(config: &ClusterConfig) -> Result<Home, OpenError> {
+fn open_home(config: &ClusterConfig) -> Result<LogHome, OpenError> {
     let timings = OwnershipTimings::new(config.ownership).map_err(|it| refused(config, it))?;
-    Home::open(config, timings.attempt()).map_err(|error| refused(config, error))
+    LogHome::open(config, timings.attempt()).map_err(|error| refused(config, error))
 }
 
 fn refused(config: &ClusterConfig, error: impl std::fmt::Display) -> OpenError {
     OpenError::Cluster {
-        engine: config.engine.name(),
+        engine: config.home.name(),
         detail: error.to_string(),
     }
 }
@@ -150,8 +150,8 @@ pub(crate) fn open<L: Extend<LoadedLease>>(
 }
 
 /// Opens the home of a cluster for a command of an operator.
-fn operator_home(config: &ClusterConfig) -> Result<Home, RecoverError> {
-    Ok(Home::open(config, ATTEMPT)?)
+fn operator_home(config: &ClusterConfig) -> Result<LogHome, RecoverError> {
+    Ok(LogHome::open(config, ATTEMPT)?)
 }
 
 /// Writes the first entry of an empty log. Returns the id of the new store.

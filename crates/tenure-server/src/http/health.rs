@@ -14,7 +14,7 @@ pub(super) async fn live(_: Call<'_>) -> Result<&'static str, Problem> {
     Ok("ok\n")
 }
 
-/// Answers a readiness probe. The store is not ready while it stops or after its engine failed. A
+/// Answers a readiness probe. The store is not ready while it stops or after its home failed. A
 /// standby of a cluster is ready if it could take over: else a rolling update would wait for ever.
 pub(super) async fn ready(call: Call<'_>) -> Result<&'static str, Problem> {
     match check_ready(call.store, call.access) {
@@ -26,7 +26,7 @@ pub(super) async fn ready(call: Call<'_>) -> Result<&'static str, Problem> {
 }
 
 /// Checks that the store accepts requests, for a probe. A probe has no credential, so with access
-/// control the refusal names no other server, no address and no error of the engine.
+/// control the refusal names no other server, no address and no error of the home.
 pub(super) fn check_ready(store: &Store, access: &Access) -> Result<(), Problem> {
     store.ready().map_err(|problem| match access.is_guarded() {
         true => Problem::new(problem.code, "GET /v1/cluster and the log have the reason"),

@@ -111,7 +111,7 @@ impl Scrape {
         };
         let build = Sample::of(1.0)
             .with("version", env!("CARGO_PKG_VERSION"))
-            .with("engine", store.engine_name())
+            .with("home", store.home_name())
             .with("tls", tls)
             .with("access", access);
         out.gauge(

@@ -354,7 +354,7 @@ fn codes(route: &Route) -> BTreeMap<u16, Vec<Code>> {
             Code::UnknownRoute,
             Code::RequestTimeout,
             Code::Stopping,
-            Code::EngineUnavailable,
+            Code::HomeUnavailable,
         ]);
     }
     if route.body.is_some() {

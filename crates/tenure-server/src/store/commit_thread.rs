@@ -56,7 +56,7 @@ impl Inner {
             }
             if let Err(error) = done {
                 // The engine is not closed: nothing may be written any more, not even to clean up.
-                error!(%error, "the engine failed; the store ends");
+                error!(%error, "the home failed; the store ends");
                 return self.fail();
             }
         }

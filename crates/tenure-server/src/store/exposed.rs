@@ -20,11 +20,11 @@ impl Store {
         survey
     }
 
-    /// Returns the kind of the engine.
-    pub(crate) fn engine_name(&self) -> &'static str {
+    /// Returns the kind of the home.
+    pub(crate) fn home_name(&self) -> &'static str {
         match (&self.inner.member, &self.inner.data_dir) {
-            (Some(member), _) => member.config.engine.name(),
-            (None, Some(_)) => "embedded",
+            (Some(member), _) => member.config.home.name(),
+            (None, Some(_)) => "folder",
             (None, None) => "memory",
         }
     }
@@ -83,8 +83,8 @@ impl Store {
             [Sample::flag(is_disk_full)],
         );
         out.gauge(
-            "tenure_engine_failed",
-            "Whether the engine failed for good. The store then ends.",
+            "tenure_home_failed",
+            "Whether the home failed for good. The store then ends.",
             [Sample::flag(inner.failed.is_cancelled())],
         );
         out.counter(

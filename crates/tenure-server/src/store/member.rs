@@ -76,8 +76,8 @@ impl Member {
         let status = self.status.view();
         let (role, left) = (self.role(status.role), self.serving.left());
         let config = &self.config;
-        let engine = config.engine.name();
-        let mut view = ClusterView::new(&config.name, &config.server, role, engine);
+        let home = config.home.name();
+        let mut view = ClusterView::new(&config.name, &config.server, role, home);
         view.reason = status.reason().map(Into::into);
         view.store = status.store;
         (view.generation, view.sequence) = (status.generation, status.sequence);
@@ -88,12 +88,12 @@ impl Member {
         view.ownership_ms = millis(config.ownership);
         view.behind = status.behind;
         view.serving_ms_left = (!left.is_zero()).then(|| millis(left));
-        view.engine_version = status.facts.version.map(|version| (*version).into());
-        view.engine_identity = status.identity;
-        view.engine_bytes = status.facts.bytes;
-        view.engine_quota_bytes = status.facts.quota_bytes;
-        view.engine_warnings = status.facts.warnings;
-        view.engine_latency_us = status
+        view.home_version = status.facts.version.map(|version| (*version).into());
+        view.home_identity = status.identity;
+        view.home_bytes = status.facts.bytes;
+        view.home_quota_bytes = status.facts.quota_bytes;
+        view.home_warnings = status.facts.warnings;
+        view.home_latency_us = status
             .latency
             .map(|latency| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
         view
@@ -129,13 +129,13 @@ impl Member {
             status.behind,
         );
         gauge(
-            "tenure_cluster_engine_bytes",
-            "The size of the engine's data, without the space that it can use again.",
+            "tenure_cluster_home_bytes",
+            "The size of the home's data, without the space that it can use again.",
             status.facts.bytes,
         );
         gauge(
-            "tenure_cluster_engine_quota_bytes",
-            "The size at which the engine refuses changes.",
+            "tenure_cluster_home_quota_bytes",
+            "The size at which the home refuses changes.",
             status.facts.quota_bytes,
         );
         self.status.metrics.expose(out);
@@ -251,8 +251,8 @@ fn lapsed(member: &Member) -> Problem {
     let reason = member.status.view().error;
     let detail = format!(
         "the server can't append to its log in {}: {}",
-        member.config.engine.name(),
+        member.config.home.name(),
         reason.as_deref().unwrap_or("there is no answer")
     );
-    Problem::new(Code::EngineUnavailable, detail)
+    Problem::new(Code::HomeUnavailable, detail)
 }

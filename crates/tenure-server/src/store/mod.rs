@@ -344,7 +344,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Code::Stopping`] or [`Code::EngineUnavailable`].
+    /// [`Code::Stopping`] or [`Code::HomeUnavailable`].
     pub(crate) fn ready(&self) -> Result<(), Problem> {
         self.inner.check_open()?;
         self.inner.check_serving()?;
@@ -390,7 +390,7 @@ fn stopping() -> Problem {
 }
 
 fn failed() -> Problem {
-    Problem::new(Code::EngineUnavailable, "the store failed and is ending")
+    Problem::new(Code::HomeUnavailable, "the store failed and is ending")
 }
 
 /// Warns if the clock is behind the last epoch. Epochs increase even if the clock is set back, but

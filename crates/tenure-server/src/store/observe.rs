@@ -296,7 +296,7 @@ pub(super) fn undone(failure: CommitFailure) -> Problem {
             "the store's disk is full, so the change was undone; renewals still work",
         ),
         CommitFailure::Busy => Problem::new(
-            Code::EngineUnavailable,
+            Code::HomeUnavailable,
             "the store could not write the change now, so it was undone; the log of the store names the \
              cause",
         ),

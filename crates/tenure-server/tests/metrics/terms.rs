@@ -97,7 +97,7 @@ async fn commits_and_files_are_measured() {
     for zero in [
         "tenure_journal_queue",
         "tenure_disk_full",
-        "tenure_engine_failed",
+        "tenure_home_failed",
     ] {
         metrics.assert(zero, 0.0);
     }
@@ -110,13 +110,13 @@ async fn commits_and_files_are_measured() {
         assert!(Instant::now() < end, "no checkpoint");
         sleep(Duration::from_millis(50)).await;
     }
-    let build = |engine: &str| {
+    let build = |home: &str| {
         let version = env!("CARGO_PKG_VERSION");
         format!(
-            "tenure_build_info{{version=\"{version}\",engine=\"{engine}\",tls=\"false\",access=\"anonymous\"}}"
+            "tenure_build_info{{version=\"{version}\",home=\"{home}\",tls=\"false\",access=\"anonymous\"}}"
         )
     };
-    metrics.assert(&build("embedded"), 1.0);
+    metrics.assert(&build("folder"), 1.0);
     let in_memory = common::in_memory();
     Metrics::of(&in_memory.api)
         .await

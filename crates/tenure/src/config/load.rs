@@ -25,7 +25,7 @@ static ALL: [&LazyLock<Keys>; 1] = [&KEYS];
 
 /// The scope of a candidate. A store may have its tables in the same file.
 pub(super) static SCOPE: Scope = Scope::new(&ALL, 0).ignoring(&[
-    "serve", "cluster", "etcd", "postgres", "access", "audit", "metrics", "tls", "azure",
+    "serve", "cluster", "access", "audit", "metrics", "tls", "azure",
 ]);
 
 /// The purpose for which a configuration is read.

@@ -1,7 +1,7 @@
 //! `tenure cluster`: the servers of a store that has several.
 
-mod engine;
 mod hand_over;
+mod log;
 mod status;
 
 use clap::{Args, Subcommand};
@@ -17,8 +17,8 @@ pub(crate) struct Cluster {
 enum Command {
     Status(status::Status),
     HandOver(hand_over::HandOver),
-    Init(engine::Init),
-    Recover(engine::Recover),
+    Init(log::Init),
+    Recover(log::Recover),
 }
 
 impl Cluster {

@@ -59,7 +59,7 @@ fn table(servers: &[ServerReport]) -> Table {
         "BEHIND",
         "LEFT",
         "STORE",
-        "ENGINE",
+        "HOME",
     ]);
     for server in servers {
         let view = server.view.as_ref();
@@ -73,10 +73,7 @@ fn table(servers: &[ServerReport]) -> Table {
             of(|view| or_dash(view.behind)),
             of(|view| or_dash(view.serving_ms_left.map(seconds))),
             of(|view| or_dash(view.store.as_deref().map(escape))),
-            of(|view| match &view.engine_version {
-                Some(version) => escape(&format!("{} {version}", view.engine)),
-                None => escape(&view.engine),
-            }),
+            of(|view| escape(&view.home_and_version())),
         ]);
     }
     table
@@ -155,7 +152,7 @@ mod tests {
         let mut report = server("store-1", ServerRole::Active, "1");
         if let Some(view) = &mut report.view {
             view.serving_ms_left = Some(1500);
-            view.engine_version = Some("3.5.30".into());
+            view.home_version = Some("3.5.30".into());
         }
         report
     }

@@ -33,7 +33,7 @@ const PLACEHOLDERS: [(&str, &[&str]); 5] = [
     (CREDENTIAL, &[CREDENTIAL, "azure_blob.account"]),
     ("kubernetes.url", &["kubernetes.url"]),
     ("kubernetes.namespace", &["kubernetes.namespace"]),
-    ("postgres.url_file", &["postgres.url"]),
+    ("serve.home", &["serve.home"]),
     ("accounts", &["azure.accounts"]),
 ];
 

@@ -22,10 +22,7 @@ const DEFAULT: &str = "default";
 impl SettingRow {
     /// Whether the value is the place of the store or its data, or differs from the default.
     pub(super) fn is_notable(&self) -> bool {
-        matches!(
-            self.key.as_str(),
-            "serve.listen" | "serve.data_dir" | "serve.engine"
-        ) || self.origin != DEFAULT
+        matches!(self.key.as_str(), "serve.listen" | "serve.home") || self.origin != DEFAULT
     }
 
     /// The value with its origin.
@@ -66,10 +63,15 @@ pub(super) fn of_candidate(settings: &Settings) -> Result<Vec<SettingRow>, Confi
 pub(super) fn store(settings: &Settings, checked: &CheckedStore) -> Vec<SettingRow> {
     let serve = &checked.serve;
     let data_dir = serve.data_dir.as_ref().map(|path| path.to_string_lossy());
+    let home = match (settings.text("serve.home"), &data_dir) {
+        (Ok(Some(home)), _) => Some(home.to_owned()),
+        (_, data_dir) => data_dir.as_ref().map(|path| format!("folder:{path}")),
+    };
     let accounts = settings.list("azure.accounts").into_iter();
     let accounts = accounts.filter_map(|account| account.split(':').next());
     let mut in_effect = BTreeMap::from([
         ("serve.listen", serve.listen.to_string().into()),
+        ("serve.home", home.into()),
         ("serve.data_dir", data_dir.into()),
         ("serve.worker_threads", serve.worker_threads.into()),
         ("azure.accounts", accounts.collect()),

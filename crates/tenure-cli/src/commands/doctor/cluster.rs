@@ -10,7 +10,7 @@ use super::row;
 use crate::output::escape;
 use crate::servers::{Verdict, verdict};
 
-/// The share of the engine's space from which on it should be made larger, in per cent.
+/// The share of the home's space from which on it should be made larger, in per cent.
 const FULL_PERCENT: u64 = 80;
 
 /// Returns what is wrong with the servers that told these states, for candidates with these
@@ -40,20 +40,20 @@ pub(super) fn findings(views: &[&ClusterView], timings: &Timings) -> Vec<String>
             let role = view.role.as_str();
             findings.push(format!("{name} is {role}: {}", escape(reason)));
         }
-        if let (Some(bytes), Some(quota)) = (view.engine_bytes, view.engine_quota_bytes)
+        if let (Some(bytes), Some(quota)) = (view.home_bytes, view.home_quota_bytes)
             && bytes.saturating_mul(100) >= quota.saturating_mul(FULL_PERCENT)
         {
             findings.push(format!(
                 "{name}: {} has used {} of {}: compact and defragment it, or raise its quota; when it is \
                  full, no server can be active",
-                view.engine,
+                view.home,
                 mebibytes(bytes),
                 mebibytes(quota)
             ));
         }
     }
-    findings.extend(views.iter().filter_map(|view| slow_engine(view)));
-    findings.extend(engine_warnings(views));
+    findings.extend(views.iter().filter_map(|view| slow_home(view)));
+    findings.extend(home_warnings(views));
     let durations: BTreeSet<u64> = views.iter().map(|view| view.ownership_ms).collect();
     if durations.len() > 1 {
         let durations: Vec<String> = durations.iter().map(|ms| format!("{ms} ms")).collect();
@@ -66,15 +66,15 @@ pub(super) fn findings(views: &[&ClusterView], timings: &Timings) -> Vec<String>
     findings
 }
 
-/// Returns what the operator of the engine should change, once each: several servers see the same.
-fn engine_warnings(views: &[&ClusterView]) -> BTreeSet<String> {
-    let warnings = views.iter().flat_map(|view| &view.engine_warnings);
+/// Returns what the operator of the home should change, once each: several servers see the same.
+fn home_warnings(views: &[&ClusterView]) -> BTreeSet<String> {
+    let warnings = views.iter().flat_map(|view| &view.home_warnings);
     warnings.map(|warning| escape(warning)).collect()
 }
 
-/// Returns the finding if the engine needs more than half of the time that an append may take.
-fn slow_engine(view: &ClusterView) -> Option<String> {
-    let latency = Duration::from_micros(view.engine_latency_us?);
+/// Returns the finding if the home needs more than half of the time that an append may take.
+fn slow_home(view: &ClusterView) -> Option<String> {
+    let latency = Duration::from_micros(view.home_latency_us?);
     // After this time a server gives an attempt up and asks again.
     let attempt = Duration::from_millis(view.ownership_ms) / 6;
     (latency > attempt / 2).then(|| {
@@ -82,7 +82,7 @@ fn slow_engine(view: &ClusterView) -> Option<String> {
             "{}: {} answers in {latency:.1?} on average, and an append that takes {attempt:.1?} is given \
              up: give it faster disks or a nearer place, or choose a longer ownership",
             escape(&view.server),
-            view.engine
+            view.home
         )
     })
 }
@@ -119,22 +119,19 @@ pub(super) fn print(view: &ClusterView) -> anyhow::Result<()> {
             }
         ),
     )?;
-    let mut facts = vec![match &view.engine_version {
-        Some(version) => escape(&format!("{} {version}", view.engine)),
-        None => escape(&view.engine),
-    }];
-    if let Some(micros) = view.engine_latency_us {
+    let mut facts = vec![escape(&view.home_and_version())];
+    if let Some(micros) = view.home_latency_us {
         facts.push(format!("answers in {:.1?}", Duration::from_micros(micros)));
     }
-    if let Some(bytes) = view.engine_bytes {
+    if let Some(bytes) = view.home_bytes {
         let of = |quota| format!(" of {}", mebibytes(quota));
-        let quota = view.engine_quota_bytes.map(of).unwrap_or_default();
+        let quota = view.home_quota_bytes.map(of).unwrap_or_default();
         facts.push(format!("{}{quota}", mebibytes(bytes)));
     }
-    if let Some(identity) = &view.engine_identity {
+    if let Some(identity) = &view.home_identity {
         facts.push(format!("identity {}", escape(identity)));
     }
-    row("  engine", facts.join(", "))
+    row("  home", facts.join(", "))
 }
 
 fn mebibytes(bytes: u64) -> String {
@@ -162,7 +159,7 @@ mod tests {
             server("b", ServerRole::Following),
         ];
         let [mut quick, standby] = servers;
-        quick.engine_latency_us = Some(250_000);
+        quick.home_latency_us = Some(250_000);
         let servers = [quick, standby];
         assert_eq!(found(&servers), <[String; 0]>::default());
         assert!(found(&[]).is_empty());
@@ -172,21 +169,21 @@ mod tests {
     fn each_fault_of_a_cluster_is_found() {
         let active = || server("a", ServerRole::Active);
         let mut refusing = server("b", ServerRole::Refusing);
-        refusing.reason = Some("the engine lost what it acknowledged".into());
+        refusing.reason = Some("the home lost what it acknowledged".into());
         let mut empty = server("b", ServerRole::Following);
         empty.reason = Some("this server can't copy the log".into());
         let mut full = active();
-        (full.engine_bytes, full.engine_quota_bytes) = (Some(80 << 20), Some(100 << 20));
+        (full.home_bytes, full.home_quota_bytes) = (Some(80 << 20), Some(100 << 20));
         let mut other = server("b", ServerRole::Following);
         other.ownership_ms = 3500;
         let mut slow = active();
         slow.ownership_ms = 5000;
         let mut old = active();
-        old.engine_warnings = vec!["etcd 3.4.23 has known errors".into()];
+        old.home_warnings = vec!["etcd 3.4.23 has known errors".into()];
         let mut standby = server("b", ServerRole::Following);
-        standby.engine_warnings = old.engine_warnings.clone();
-        let mut slow_engine = active();
-        slow_engine.engine_latency_us = Some(250_001);
+        standby.home_warnings = old.home_warnings.clone();
+        let mut slow_home = active();
+        slow_home.home_latency_us = Some(250_001);
         for (servers, parts) in [
             (
                 vec![server("a", ServerRole::Following)],
@@ -208,7 +205,7 @@ mod tests {
             (vec![active(), other], ["3000 ms and 3500 ms", "the same"]),
             (vec![slow], ["another server takes over", "at least 19s"]),
             (
-                vec![slow_engine],
+                vec![slow_home],
                 ["a: etcd answers in 250.0ms", "500.0ms is given up"],
             ),
             (vec![old, standby], ["etcd 3.4.23", "known errors"]),

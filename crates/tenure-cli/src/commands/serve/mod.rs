@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal as SignalNumber;
 use tenure_azure::server::Azure;
@@ -40,19 +39,21 @@ use crate::{output, parent, runtime};
 /// Serve a lease store
 ///
 /// Settings can also be in the table "serve" of the configuration file, or in TENURE_LISTEN,
-/// TENURE_DATA_DIR and TENURE_ENGINE. When the store is ready it prints one line on stdout. Under
+/// TENURE_DATA_DIR and TENURE_HOME. When the store is ready it prints one line on stdout. Under
 /// systemd it reports its readiness, and takes the socket of a socket unit.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Address to listen on; port 0 takes a free port [default: 127.0.0.1:7400]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// Data directory of the embedded engine [default: tenure-data]
+    /// Folder of the store, on a local disk; the same as --home folder:DIR [default: tenure-data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Storage of leases: on disk (embedded), in memory (lost at exit, for development), or in etcd
-    /// or PostgreSQL, which several servers share [default: embedded]
-    #[arg(long, value_parser = PossibleValuesParser::new(STORE.choices("serve.engine")))]
+    /// Where the leases are: folder:DIR, memory (lost at exit, for development), or a URL of
+    /// PostgreSQL (postgres://) or etcd (etcds://), which several servers share
+    #[arg(long, value_name = "HOME")]
+    home: Option<String>,
+    #[arg(long, hide = true)]
     engine: Option<String>,
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
@@ -93,7 +94,7 @@ const ACCESS_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 const TERMINAL_PAUSE: Duration = Duration::from_millis(100);
 
 /// The number of threads of a store beside those that execute its requests: the threads of its
-/// engine, its timer and its audit log, and threads that read files and look up names.
+/// home, its timer and its audit log, and threads that read files and look up names.
 const THREADS: usize = 8;
 
 /// How often to check for a new certificate.
@@ -180,7 +181,7 @@ impl Serve {
         }
 
         if let Some(data_dir) = &data_dir {
-            // The engine would make it with what the umask leaves. It reports why it can't be made.
+            // The store would make it with what the umask leaves. It reports why it can't be made.
             let _ = make_folder(data_dir, 0o700, None);
             warn_of_folder(data_dir);
         }
@@ -271,7 +272,10 @@ impl Serve {
     fn settings(&self) -> Result<Settings, ConfigError> {
         let mut settings = Settings::load(STORE, self.config.as_deref())?;
         settings.set_flag("serve.listen", &self.listen);
-        settings.set_flag("serve.engine", &self.engine);
+        if let Some(engine) = &self.engine {
+            settings.refuse_replaced("serve.engine", engine, &Origin::Flag("--engine".into()))?;
+        }
+        settings.set_flag("serve.home", &self.home);
         let data_dir = self.data_dir.as_deref().map(Path::to_string_lossy);
         settings.set_flag("serve.data_dir", &data_dir.map(Cow::into_owned));
         let access = self.access.as_deref().map(Path::to_string_lossy);
@@ -303,7 +307,7 @@ impl Serve {
             return refused("--azure-dev", "listen", listen.to_string(), reason);
         }
         if is_cluster && (self.azure || self.azure_dev) {
-            let reason = "a server of a cluster has no disk for blobs: leave it out, or set engine = \"embedded\"";
+            let reason = "a server of a cluster has no disk for blobs: leave it out, or set home = \"folder:DIRECTORY\"";
             return refused("--azure", "azure", "true".into(), reason);
         }
         Ok(())

@@ -528,7 +528,7 @@ fn a_tail_that_was_written_in_another_service_is_refused() {
     };
     assert_eq!(
         refusal.to_string(),
-        "the log was written in engine 8 and this is 7"
+        "the log was written in home 8 and this is 7"
     );
     assert_eq!(follow(&mut machine, 1, 40, look(other)), [], "told once");
     assert_eq!(machine.role(at(40)), OwnershipRole::Refusing);
@@ -574,7 +574,7 @@ fn an_owner_whose_append_meets_an_older_tail_refuses_at_once() {
     };
     assert_eq!(
         refusal.to_string(),
-        "generation 1, sequence 2 was here and now it is generation 1, sequence 1: the engine \
+        "generation 1, sequence 2 was here and now it is generation 1, sequence 1: the home \
          lost what it acknowledged"
     );
     assert_eq!(machine.role(at(3)), OwnershipRole::Refusing);

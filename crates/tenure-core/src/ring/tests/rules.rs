@@ -153,9 +153,17 @@ fn a_home_that_lost_its_last_entry_is_refused_before_a_take_over() {
     };
     let older = Blocked::Moved(observation(Found::Tail(header(4))));
     assert_eq!(blocked(SlotRead::Found(slot(4, 0))), Some(older));
-    let deleted = Blocked::Moved(unusable(Refusal::SlotDeleted { slot: 4 }));
-    assert_eq!(blocked(SlotRead::Absent), Some(deleted));
+    let went_back = Blocked::Moved(unusable(Refusal::WentBack {
+        known: header(20),
+        found: None,
+    }));
+    assert_eq!(blocked(SlotRead::Absent), Some(went_back));
     assert_eq!(blocked(SlotRead::Found(slot(20, 10))), None);
+    // An owner need not read it before each append. If it does, the same holds.
+    let own = |read| loaded(20, 10).append(header(21), read, None, SEAL).err();
+    assert_eq!(own(None), None);
+    assert_eq!(own(Some(SlotRead::Unchanged)), None);
+    assert_eq!(own(Some(SlotRead::Absent)), Some(went_back));
     let unread = ring.append(take_over(20), None, None, SEAL);
     assert_eq!(unread, Err(Blocked::Behind));
 }

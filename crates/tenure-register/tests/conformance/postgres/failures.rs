@@ -114,7 +114,7 @@ async fn a_claim_that_was_sent_before_a_promotion_is_refused_after_it() {
     };
     let mut standby = primary.standby("second");
     let url = format!(
-        "host=127.0.0.1,127.0.0.1 port={},{} user=postgres dbname=postgres",
+        "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres",
         primary.port(),
         standby.port()
     );

@@ -67,10 +67,11 @@ impl Authority {
 }
 
 fn connect_with(server: &Postgres, mode: &str, ca_file: Option<&Path>) -> Result<(), Failure> {
-    let url = format!("{} sslmode={mode}", server.url("postgres", ""));
-    let mut access = access(url, "tenure");
-    access.ca_file = ca_file.map(Path::to_owned);
-    connect(&PostgresHome::new(access, ATTEMPT)?)
+    let authorities = ca_file.map(|file| format!("&sslrootcert={}", file.display()));
+    let authorities = authorities.unwrap_or_default();
+    let url = server.url("postgres", "");
+    let url = format!("{url}?sslmode={mode}{authorities}");
+    connect(&PostgresHome::new(access(url, "tenure"), ATTEMPT)?)
 }
 
 /// Reads a register. The connection may have been opened earlier.
@@ -140,11 +141,9 @@ async fn certificates_that_are_wrong_or_expired_are_named_and_read_again_when_th
     let name = format!("{host}:{}", server.port());
     right.certify_until(&server, host, PAST);
     let home = |more: &str| {
-        let mode = "sslmode=verify-full";
-        let url = format!("{} {mode} {more}", server.url("postgres", ""));
-        let mut access = access(url, "tenure");
-        access.ca_file = Some(right.file.clone());
-        PostgresHome::new(access, ATTEMPT).unwrap()
+        let (url, authority) = (server.url("postgres", ""), right.file.display());
+        let url = format!("{url}?sslmode=verify-full&sslrootcert={authority}&{more}");
+        PostgresHome::new(access(url, "tenure"), ATTEMPT).unwrap()
     };
     // One connection, which goes on by itself.
     let log = home("");
@@ -156,7 +155,7 @@ async fn certificates_that_are_wrong_or_expired_are_named_and_read_again_when_th
         let text = misconfigured(connect(&log));
         let expected = format!(
             "{name}: the certificate of PostgreSQL is not signed by a known authority: name the \
-             certificate of its authority in postgres.ca_file"
+             certificate of its authority in sslrootcert"
         );
         (text == expected).then_some(())
     });
@@ -191,13 +190,13 @@ async fn certificates_that_are_wrong_or_expired_are_named_and_read_again_when_th
         fs::write(&key, secret.serialize_pem()).unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     };
-    let files = format!("sslcert={} sslkey={}", certificate.display(), key.display());
+    let files = format!("sslcert={}&sslkey={}", certificate.display(), key.display());
     give(&wrong, LATER);
     let log = home(&files);
     let refused = |log: &PostgresHome, alert: &str| {
         let text = format!(
-            "{name}: PostgreSQL does not accept the certificate in sslcert and sslkey of the \
-             connection string ({alert}): it has expired, or its authority is not in ssl_ca_file \
+            "{name}: PostgreSQL does not accept the certificate in sslcert and sslkey \
+             ({alert}): it has expired, or its authority is not in ssl_ca_file \
              of PostgreSQL"
         );
         wait_for(&text, || {

@@ -12,7 +12,7 @@ use axum::body::Bytes;
 use tenure_core::ring::{Base, FileId};
 use tracing::{error, info, warn};
 
-use super::home::Home;
+use super::home::LogHome;
 use crate::engine::ring::{BaseError, BaseFiles, LogFiles, Replica, SlotValue};
 use crate::engine::snapshot::Position;
 
@@ -69,7 +69,7 @@ enum Work {
 
 /// The state of the thread.
 struct Writing {
-    home: Home,
+    home: LogHome,
     files: LogFiles,
     replica: Replica,
     /// The entries that no named base has.
@@ -81,6 +81,7 @@ struct Writing {
     next: Option<(Base, BaseFiles)>,
     /// The bases that were named, with the times.
     named: VecDeque<(Instant, Base, Vec<FileId>)>,
+    maintain_at: Instant,
     check_at: Instant,
     times: FileTimes,
 }
@@ -88,7 +89,7 @@ struct Writing {
 impl BaseWriter {
     /// Starts the thread of a server that has just taken over.
     pub(super) fn start(
-        home: Home,
+        home: LogHome,
         files: LogFiles,
         replica: Replica,
         times: FileTimes,
@@ -103,6 +104,7 @@ impl BaseWriter {
             base: None,
             next: None,
             named: VecDeque::new(),
+            maintain_at: Instant::now(),
             check_at: Instant::now() + times.check_every,
             times,
         };
@@ -169,12 +171,15 @@ impl Writing {
                         return Replica::default();
                     }
                     self.entries.push_back((position, entry));
-                    continue;
                 }
                 Ok(Work::Write) => drop(answers.send(self.write())),
                 Ok(Work::Named(base)) => self.note_named(base),
-                Err(RecvTimeoutError::Timeout) => self.home.block_on(self.home.files.maintain()),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.replica,
+            }
+            if Instant::now() >= self.maintain_at {
+                self.home.block_on(self.home.files.maintain());
+                self.maintain_at = Instant::now() + MAINTAIN_EVERY;
             }
             self.delete();
             self.check();
@@ -220,11 +225,7 @@ impl Writing {
             return;
         };
         let covered = base.covered;
-        while self
-            .entries
-            .pop_front_if(|(it, _)| it.sequence <= covered)
-            .is_some()
-        {}
+        self.entries.retain(|(it, _)| it.sequence > covered);
         let ids = files.names.iter().rev().map(|name| name.id).collect();
         self.named.push_back((Instant::now(), base, ids));
         self.base = Some(files);
@@ -233,11 +234,9 @@ impl Writing {
     /// Deletes the files that a base has replaced which was named some time ago.
     fn delete(&mut self) {
         let mut passed = None;
-        while let Some(named) = self
-            .named
-            .pop_front_if(|(at, ..)| at.elapsed() >= self.times.keep)
-        {
-            passed = Some(named);
+        let is_due = |(at, ..): &(Instant, _, _)| at.elapsed() >= self.times.keep;
+        while self.named.front().is_some_and(is_due) {
+            passed = self.named.pop_front();
         }
         let Some((_, base, ids)) = passed else {
             return;

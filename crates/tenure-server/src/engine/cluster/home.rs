@@ -8,11 +8,11 @@ use tenure_register::postgres::PostgresHome;
 use tenure_register::{Failure, Files, RegisterKey};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use crate::config::{ClusterConfig, SharedEngine};
+use crate::config::{ClusterConfig, Home};
 
 /// The home of a cluster's log.
 #[derive(Clone, Debug)]
-pub(crate) struct Home {
+pub(crate) struct LogHome {
     pub(in crate::engine) files: Arc<dyn Files>,
     /// The kind of the home, for people, for example `etcd`.
     pub(in crate::engine) kind: &'static str,
@@ -36,7 +36,7 @@ impl Drop for HomeRuntime {
     }
 }
 
-impl Home {
+impl LogHome {
     /// Opens the home of a cluster. A request takes at most the time of an attempt. Nothing is sent.
     ///
     /// # Errors
@@ -47,14 +47,14 @@ impl Home {
         attempt: Duration,
     ) -> Result<Self, Failure> {
         let name = &config.name;
-        match &config.engine {
-            SharedEngine::Etcd(etcd) => {
+        match &config.home {
+            Home::Etcd(etcd) => {
                 let place = format!("etcd, prefix {}, cluster {name}", etcd.prefix);
                 let open =
-                    || Ok(Arc::new(EtcdHome::new(etcd.access(), attempt)?) as Arc<dyn Files>);
+                    || Ok(Arc::new(EtcdHome::new(etcd.clone(), attempt)?) as Arc<dyn Files>);
                 Self::over("etcd", config, place, open)
             }
-            SharedEngine::Postgres(postgres) => {
+            Home::Postgres(postgres) => {
                 let place = format!("PostgreSQL, schema {}, cluster {name}", postgres.schema);
                 let open = || {
                     let home = PostgresHome::new(postgres.clone(), attempt)?;

@@ -17,7 +17,7 @@ use tenure_register::Failure;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::home::Home;
+use super::home::LogHome;
 use super::report::Reports;
 use super::serving::{OwnershipClock, Serving};
 use super::status::ClusterStatus;
@@ -71,7 +71,7 @@ impl Closed {
 /// The log, and the state of its ownership.
 #[derive(Debug)]
 pub(super) struct ClusterLog {
-    pub(super) home: Home,
+    pub(super) home: LogHome,
     pub(super) ring: RingLog,
     pub(super) machine: Ownership,
     pub(super) clock: OwnershipClock,
@@ -113,7 +113,7 @@ pub(super) fn new_owner() -> OwnerId {
 
 impl ClusterLog {
     pub(super) fn new(
-        home: Home,
+        home: LogHome,
         timings: OwnershipTimings,
         config: &ClusterConfig,
         clock: OwnershipClock,
@@ -146,11 +146,13 @@ impl ClusterLog {
         self.clock.now()
     }
 
-    /// Reads the log for the machine.
-    pub(super) async fn look(&mut self) {
+    /// Reads the log for the machine. Returns whether the home has answered.
+    pub(super) async fn look(&mut self) -> bool {
         let sent = self.now();
         let seen = self.ring.look().await;
+        let has_answered = seen.is_ok();
         self.saw(sent, seen);
+        has_answered
     }
 
     /// Handles the answer to a read of the log, which was sent at this instant.
@@ -209,7 +211,8 @@ impl ClusterLog {
         let began = self.now();
         let clock = self.clock.clone();
         let (ring, machine) = (&mut self.ring, &mut self.machine);
-        let appended = ring.append(machine, || clock.now(), header, draft, self.new_base);
+        let now = || clock.now();
+        let appended = ring.append(machine, now, header, draft, self.new_base);
         let appended = appended.await;
         let took = self.now().since(began);
         self.note_failure(appended.failure.as_ref());

@@ -24,7 +24,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub(super) use home::Home;
+pub(super) use home::LogHome;
 pub use operator::RecoverError;
 pub(super) use operator::{backup, init, recover, restore};
 pub(crate) use serving::{OwnershipClock, Serving};

@@ -10,7 +10,7 @@ use tenure_core::ownership::{Found, Observation, Refusal, Tail, TailState};
 use tenure_core::ring::{Base, SlotRead, SlotReplaced};
 use tenure_register::Failure;
 
-use super::home::Home;
+use super::home::LogHome;
 use super::log::{Closed, new_owner};
 use super::report::other_home;
 use super::standby::leftover;
@@ -112,7 +112,7 @@ impl From<Closed> for RecoverError {
 
 /// The log, for an operator.
 struct OperatorLog<'a> {
-    home: &'a Home,
+    home: &'a LogHome,
     ring: RingLog,
     wait: &'a dyn Fn(Duration),
 }
@@ -125,7 +125,7 @@ enum Written {
 }
 
 impl<'a> OperatorLog<'a> {
-    fn new(home: &'a Home, wait: &'a dyn Fn(Duration)) -> Self {
+    fn new(home: &'a LogHome, wait: &'a dyn Fn(Duration)) -> Self {
         let viewer = Box::new(|value: &SlotValue| value.tail.state);
         let files = std::sync::Arc::clone(&home.files);
         Self {
@@ -211,6 +211,16 @@ impl<'a> OperatorLog<'a> {
         base: Option<Base>,
     ) -> Result<Written, RecoverError> {
         let home = self.home;
+        // Argument 5 of the ring.
+        let base = match self.ring.needs_base(base) {
+            true => {
+                let mut replica = Replica::empty(HistoryLimits::NONE);
+                let brought = self.ring.bring(&mut replica, HistoryLimits::NONE);
+                home.block_on(brought)?;
+                Some(self.write(&mut replica)?)
+            }
+            false => base,
+        };
         let prepared = home.block_on(self.ring.prepare(tail, draft, base));
         let (append, bytes) = match prepared {
             Ok(prepared) => prepared,
@@ -255,7 +265,7 @@ impl<'a> OperatorLog<'a> {
         &self,
         store: StoreId,
         is_guarded: bool,
-        (previous, revision): (u64, u64),
+        revision: u64,
         note: Option<String>,
     ) -> Draft<'static> {
         Draft {
@@ -270,7 +280,7 @@ impl<'a> OperatorLog<'a> {
             },
             note,
             batch: Cow::Owned(Batch {
-                previous,
+                previous: revision,
                 revision,
                 changes: Vec::new(),
             }),
@@ -314,7 +324,7 @@ fn next(observation: Observation, before: Option<&SlotValue>, state: TailState) 
 /// Writes the first entry of an empty log, so that any server may take the log over. Returns the id of
 /// the new store.
 pub(in crate::engine) fn init(
-    home: &Home,
+    home: &LogHome,
     wait: &dyn Fn(Duration),
 ) -> Result<StoreId, RecoverError> {
     let mut log = OperatorLog::new(home, wait);
@@ -324,7 +334,7 @@ pub(in crate::engine) fn init(
     }
     let store = StoreId::random(&mut OsRandom);
     let revision = first_revision(clock::wall());
-    let draft = log.draft(store.clone(), false, (revision, revision), None);
+    let draft = log.draft(store.clone(), false, revision, None);
     match log.append(next(observation, None, TailState::Vacant), draft, None)? {
         Written::Done => Ok(store),
         Written::Refused => Err(in_use(&mut log)),
@@ -342,7 +352,7 @@ fn exists(tail: &SlotValue) -> RecoverError {
 /// Epochs and revisions continue far above everything that can have been lost. It counts from one entry
 /// on: an interrupted recovery has changed nothing, and may be repeated.
 pub(in crate::engine) fn recover(
-    home: &Home,
+    home: &LogHome,
     wait: &dyn Fn(Duration),
 ) -> Result<Restored, RecoverError> {
     let mut log = OperatorLog::new(home, wait);
@@ -364,22 +374,17 @@ pub(in crate::engine) fn recover(
     let floors = loaded.restored_floors();
     let floors = floors.map_err(|last| RecoverError::EpochsUsedUp { last: last.get() })?;
     let above = floors.of_all().map_or(0, Epoch::get);
-    replica.set_floors(floors);
-    let base = log.write(&mut replica)?;
     let revision = before.revision.saturating_add(REVISIONS_AHEAD);
     let (observation, _) = log.load()?;
     let note = note_of("recovered in", &log.ring.home_text());
-    let draft = log.draft(
-        before.about.store.clone(),
-        before.about.is_guarded,
-        (before.revision, revision),
-        Some(note),
-    );
-    match log.append(
-        next(observation, Some(&before), TailState::Vacant),
-        draft,
-        Some(base),
-    )? {
+    let (store, is_guarded) = (before.about.store.clone(), before.about.is_guarded);
+    let batch = Batch::of_floors(before.revision, revision, &floors);
+    let draft = Draft {
+        batch: Cow::Owned(batch),
+        ..log.draft(store, is_guarded, before.revision, Some(note))
+    };
+    let tail = next(observation, Some(&before), TailState::Vacant);
+    match log.append(tail, draft, None)? {
         Written::Done => Ok(Restored {
             contents: Contents::of_all(&loaded),
             is_final: false,
@@ -421,8 +426,7 @@ fn retire(log: &mut OperatorLog<'_>) -> Result<Duration, RecoverError> {
         let About {
             store, is_guarded, ..
         } = before.about;
-        let revisions = (before.revision, before.revision);
-        let draft = log.draft(store, is_guarded, revisions, None);
+        let draft = log.draft(store, is_guarded, before.revision, None);
         if let Written::Done = log.append(tail, draft, None)? {
             return Ok(ownership);
         }
@@ -433,7 +437,7 @@ fn retire(log: &mut OperatorLog<'_>) -> Result<Duration, RecoverError> {
 
 /// Copies the content of the log to this file. A final backup retires the log before.
 pub(in crate::engine) fn backup(
-    home: &Home,
+    home: &LogHome,
     file: BackupFile,
     is_final: bool,
     wait: &dyn Fn(Duration),
@@ -468,7 +472,7 @@ pub(in crate::engine) fn backup(
 /// one names the snapshot of the backup. So a restore that was interrupted leaves no log that a server
 /// would use, and it can be repeated.
 pub(in crate::engine) fn restore(
-    home: &Home,
+    home: &LogHome,
     file: &Path,
     wait: &dyn Fn(Duration),
 ) -> Result<Restored, RestoreError> {
@@ -491,8 +495,8 @@ pub(in crate::engine) fn restore(
             return Err(RecoverError::NotEmpty(exists(tail).to_string()));
         }
         let is_guarded = backup.loaded.is_guarded;
-        let revisions = (next_of.revision, next_of.revision);
-        let draft = log.draft(store.clone(), is_guarded, revisions, None);
+        let (revision, floors) = (next_of.revision, next_of.floors);
+        let draft = log.draft(store.clone(), is_guarded, revision, None);
         let restoring = next(observation, before.as_ref(), TailState::Restoring);
         if let Written::Refused = log.append(restoring, draft, None)? {
             return Err(in_use(&mut log));
@@ -503,11 +507,10 @@ pub(in crate::engine) fn restore(
         if begun.tail != restoring {
             return Err(in_use(&mut log));
         }
-        let (revision, floors) = (next_of.revision, next_of.floors);
         let mut replica = Replica::of(backup.loaded, revision, floors, begun.position)
             .map_err(RecoverError::Damaged)?;
         let base = log.write(&mut replica)?;
-        let draft = log.draft(store, is_guarded, revisions, Some(note));
+        let draft = log.draft(store, is_guarded, revision, Some(note));
         let ready = next(observation, Some(&begun), TailState::Vacant);
         match log.append(ready, draft, Some(base))? {
             Written::Done => Ok(()),

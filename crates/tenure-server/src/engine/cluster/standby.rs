@@ -12,10 +12,10 @@ use tenure_core::ownership::{
 use tenure_core::time::millis;
 use tenure_register::Failure;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 
 use super::bases::{BaseWriter, FileTimes};
-use super::home::Home;
+use super::home::LogHome;
 use super::log::{Attempted, Closed, ClusterLog};
 use super::owner::{OwnedLog, Returned};
 use super::report::seconds;
@@ -42,12 +42,14 @@ pub(crate) struct Standby {
     /// `None` while a store has the log.
     parts: Option<(ClusterLog, Replica)>,
     returned: Returned,
-    home: Home,
+    home: LogHome,
     history: HistoryLimits,
     pub(super) times: FileTimes,
     /// What an operator did to the log since the last take-over.
     note: Option<String>,
-    /// After a failed copy: no other one is made before this, and the pause after that.
+    /// Whether the replica has all entries that the last answer of the home has shown.
+    has_copy: bool,
+    /// After damage was found: the log is not read before this, and the pause after that.
     copy_at: Option<(Instant, Duration)>,
     status: Arc<ClusterStatus>,
     serving: Arc<Serving>,
@@ -103,7 +105,7 @@ pub(crate) enum StandbyError {
 impl Standby {
     /// Creates a standby of the log at this home. The token `stop` ends all waits.
     pub(crate) fn new(
-        home: Home,
+        home: LogHome,
         config: &ClusterConfig,
         history: HistoryLimits,
         stop: CancellationToken,
@@ -123,6 +125,7 @@ impl Standby {
             history,
             times: FileTimes::default(),
             note: None,
+            has_copy: false,
             copy_at: None,
             stop,
         })
@@ -228,8 +231,9 @@ impl Standby {
         while let Some(output) = self.log()?.machine.poll_output() {
             match output {
                 OwnershipOutput::Look => {
-                    self.log()?.look().await;
-                    self.copy().await;
+                    if self.log()?.look().await {
+                        self.copy().await;
+                    }
                 }
                 OwnershipOutput::Append(header) => self.take_over(header).await?,
                 OwnershipOutput::Took { generation } => {
@@ -264,56 +268,44 @@ impl Standby {
                 Err(failure) => Err(failure.into()),
             },
         };
+        self.has_copy = copied.is_ok();
         match copied {
             Ok(()) => {
                 if self.copy_at.take().is_some() {
                     info!("the log can be copied again; following");
+                    log.bar(None);
                 }
-                self.status.change(|view| view.copy_failure = None);
-                log.bar(None);
+                let revision = log.ring.tail().map_or(0, |it| it.revision);
+                let behind = revision.saturating_sub(replica.revision());
+                self.status.change(|view| {
+                    view.copy_failure = None;
+                    view.behind = Some(behind);
+                });
                 self.cover().await;
             }
-            Err(failed) => {
-                let text = match &failed {
-                    BaseError::Home(failure) => {
-                        log.note_failure(Some(failure));
-                        format!("this server has no copy of the log yet: {failure}")
-                    }
-                    // The log has moved on meanwhile: it is read again at the next look.
-                    BaseError::Missing(file) => {
-                        return log.bar(Some(format!("{file} is missing; the log is read again")));
-                    }
-                    BaseError::Damaged(detail) => {
-                        let (_, pause) =
-                            self.copy_at.unwrap_or((now, log.machine.timings().poll()));
-                        self.copy_at = Some((now + pause, MOST_PAUSE.min(2 * pause)));
-                        format!(
-                            "this server can't copy the log, so it takes nothing over: the log in {} is \
-                             damaged ({detail}). An active server repairs it with its next snapshot, \
-                             within an hour or after a hand-over to another one that has a copy. Else \
-                             restore a backup into another prefix, schema or cluster name",
-                            log.home.place
-                        )
-                    }
-                };
+            Err(BaseError::Home(failure)) => drop(log.note_failure(Some(&failure))),
+            // The log has moved on meanwhile: it is read again at the next look.
+            Err(BaseError::Missing(_)) => {}
+            Err(BaseError::Damaged(detail)) => {
+                let (_, pause) = self.copy_at.unwrap_or((now, log.machine.timings().poll()));
+                self.copy_at = Some((now + pause, MOST_PAUSE.min(2 * pause)));
+                let text = format!(
+                    "this server can't copy the log, so it takes nothing over: the log in {} is \
+                     damaged ({detail}). An active server repairs it with its next snapshot, within \
+                     an hour, or after a hand-over to another one that has a copy. Else restore a \
+                     backup into another prefix, schema or cluster name",
+                    log.home.place
+                );
                 if log.is_news(&text) {
                     warn!("{text}");
                 }
                 log.bar(Some(text.clone()));
-                self.status.change(|view| view.copy_failure = Some(text));
+                self.status.change(|view| {
+                    view.copy_failure = Some(text);
+                    view.behind = None;
+                });
             }
         }
-        self.note_behind();
-    }
-
-    fn note_behind(&self) {
-        let Some((log, replica)) = &self.parts else {
-            return;
-        };
-        let revision = log.ring.tail().map_or(0, |it| it.revision);
-        let has_copy = self.copy_at.is_none() && log.reports.barred.is_none();
-        let behind = has_copy.then(|| revision.saturating_sub(replica.revision()));
-        self.status.change(|view| view.behind = behind);
     }
 
     /// Writes a base if a take-over would overwrite an entry that no base has: argument 5 of the ring.
@@ -341,10 +333,10 @@ impl Standby {
 
     /// Sends an attempt of the append that takes the log over.
     async fn take_over(&mut self, header: Tail) -> Result<(), Ended> {
+        let has_copy = self.has_copy;
         let log = self.log()?;
-        if let Some(reason) = &log.reports.barred {
+        if !has_copy || log.reports.barred.is_some() {
             // The machine had begun this before the copy failed. Nothing was sent.
-            debug!(reason, "no take-over");
             let _ = log
                 .machine
                 .handle_appended(log.clock.now(), AppendOutcome::Refused);

@@ -15,7 +15,7 @@ use tenure_register::{
     Version,
 };
 
-use super::Home;
+use super::LogHome;
 use crate::config::ClusterConfig;
 
 /// A fault of a request.
@@ -100,10 +100,10 @@ impl FaultyHome {
     }
 
     /// The home of the cluster's log.
-    pub(crate) fn open(&self, config: &ClusterConfig) -> Home {
+    pub(crate) fn open(&self, config: &ClusterConfig) -> LogHome {
         let place = format!("memory, cluster {}", config.name);
         let files: Arc<dyn Files> = Arc::new(self.clone());
-        Home::over("memory", config, place, || Ok(files)).unwrap()
+        LogHome::over("memory", config, place, || Ok(files)).unwrap()
     }
 
     /// Gives the next replaces these faults, in this order; `None` is one without a fault.

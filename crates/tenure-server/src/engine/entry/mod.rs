@@ -15,7 +15,7 @@ use axum::body::Bytes;
 use tenure_core::Epoch;
 
 use crate::model::{
-    ChangeSet, Content, Deleted, DocumentChange, LeaseChange, LeaseKey, TermRecord,
+    ChangeSet, Content, Deleted, DocumentChange, Floors, LeaseChange, LeaseKey, TermRecord,
 };
 
 pub(super) use changed::{ChangedLease, ChangedLeases};
@@ -51,6 +51,15 @@ pub(super) struct EncodedChange<'a> {
     pub(super) term: Option<TermRecord>,
 }
 
+/// The changes of a batch, each in order.
+#[derive(Debug, Default)]
+pub(super) struct EncodedChanges<'a> {
+    pub(super) leases: Vec<EncodedChange<'a>>,
+    pub(super) documents: Vec<DocumentChange>,
+    /// The floors, if an operator has raised them.
+    pub(super) floors: Option<Floors>,
+}
+
 impl Batch {
     /// Replaces the content by these changes, which follow the revision `previous`.
     pub(super) fn encode(&mut self, previous: u64, sets: &[ChangeSet]) {
@@ -78,12 +87,25 @@ impl Batch {
         }
     }
 
-    /// Returns the changes of leases and of documents, each in order.
-    pub(super) fn encoded_changes(
-        &self,
-    ) -> Result<(Vec<EncodedChange<'_>>, Vec<DocumentChange>), String> {
+    /// Creates a batch that raises the floors and the revision.
+    pub(super) fn of_floors(previous: u64, revision: u64, floors: &Floors) -> Self {
+        let mut changes = Vec::new();
+        // Names and numbers always have a form in JSON.
+        let floors = serde_json::to_string(floors).unwrap_or_default();
+        put_item(&mut changes, FLOORS, |to| {
+            put(to, &[floors.as_str().into()])
+        });
+        Self {
+            previous,
+            revision,
+            changes,
+        }
+    }
+
+    /// Decodes the batch. The checksum matched, so an invalid change was written by another program.
+    pub(super) fn encoded_changes(&self) -> Result<EncodedChanges<'_>, String> {
         let mut columns = Columns(&self.changes);
-        let mut changes = (Vec::new(), Vec::new());
+        let mut changes = EncodedChanges::default();
         while !columns.is_empty() {
             let item = decode_item(&mut columns, &mut changes);
             item.map_err(|_| self.not_valid())?;
@@ -116,6 +138,7 @@ const LEASE_WITH_DELTA: &str = "C";
 const DELETED: &str = "D";
 const TERM: &str = "T";
 const DOCUMENT: &str = "B";
+const FLOORS: &str = "F";
 
 /// Returns the difference that this change of the set made to the retired ids of the lease. Returns
 /// `None` if the difference is not known, or if it is not shorter than the whole list.
@@ -180,11 +203,13 @@ fn put_item(to: &mut Vec<u8>, kind: &str, write: impl FnOnce(&mut Vec<u8>)) {
     put_nested(to, write);
 }
 
-/// Reads an item: a change of a lease, the term of the last change, or a change of a document.
-fn decode_item<'a>(
-    from: &mut Columns<'a>,
-    (changes, documents): &mut (Vec<EncodedChange<'a>>, Vec<DocumentChange>),
-) -> Result<(), DecodeError> {
+/// Reads an item: a change of a lease, the term of the last change, a change of a document, or floors.
+fn decode_item<'a>(from: &mut Columns<'a>, to: &mut EncodedChanges<'a>) -> Result<(), DecodeError> {
+    let EncodedChanges {
+        leases: changes,
+        documents,
+        floors,
+    } = to;
     let kind = from.text("kind")?;
     let mut item = Columns(from.bytes("item")?);
     match kind {
@@ -193,6 +218,10 @@ fn decode_item<'a>(
             revision: item.number("revision")?,
             content: item.optional_bytes("content")?.map(Bytes::copy_from_slice),
         }),
+        FLOORS => {
+            let raised = serde_json::from_str(item.text("floors")?);
+            *floors = Some(raised.map_err(|_| DecodeError("floors"))?);
+        }
         TERM => {
             let (key, last) = (item.key()?, changes.last_mut());
             let last = last.filter(|last| last.key == key);

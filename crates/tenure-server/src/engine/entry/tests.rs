@@ -181,6 +181,17 @@ fn documents_are_read_as_they_were_written() {
 }
 
 #[test]
+fn floors_that_an_operator_raises_replace_those_before() {
+    let (mut content, mut leases) = (Loaded::<()>::default(), ChangedLeases::new());
+    content.revision = 10;
+    let mut raised = Floors::default();
+    raised.raise("ns", Epoch::new(9));
+    let batch = Batch::of_floors(10, 500, &raised);
+    content.apply(&batch, &mut leases).unwrap();
+    assert_eq!((content.floors, content.revision), (raised, 500));
+}
+
+#[test]
 fn changes_are_read_as_they_were_written() {
     let term = TermRecord {
         epoch: Epoch::new(7).unwrap(),
@@ -210,7 +221,7 @@ fn changes_are_read_as_they_were_written() {
 
     let batch = batch(3, &[released]);
     assert_eq!((batch.previous, batch.revision), (3, 7));
-    let (changes, _) = batch.encoded_changes().unwrap();
+    let changes = batch.encoded_changes().unwrap().leases;
     let revisions: Vec<u64> = changes.iter().map(|change| change.revision).collect();
     assert_eq!(revisions, [4, 5, 6, 7]);
     let follows = |change: &EncodedChange<'_>| change.delta.as_ref().map(|delta| delta.follows);

@@ -44,6 +44,8 @@ pub(in crate::engine) struct RingLog {
     is_loaded: bool,
     /// The home that gave the last answer.
     identity: Option<Identity>,
+    /// When the slot of the newest entry was read last.
+    checked_at: Option<Instant>,
     /// The append that is under way, and its bytes.
     sealed: Option<(SlotValue, Bytes)>,
 }
@@ -84,6 +86,7 @@ impl RingLog {
             values: vec![None; SLOTS as usize],
             is_loaded: false,
             identity: None,
+            checked_at: None,
             sealed: None,
         }
     }
@@ -214,7 +217,7 @@ impl RingLog {
     /// Returns the home that gave the last answer, for people.
     pub(in crate::engine) fn home_text(&self) -> String {
         match &self.identity {
-            Some(identity) => format!("{identity}, {}", self.place),
+            Some(identity) => format!("{} ({identity})", self.place),
             None => self.place.clone(),
         }
     }
@@ -260,7 +263,7 @@ impl RingLog {
     pub(in crate::engine) async fn append(
         &mut self,
         ownership: &mut Ownership,
-        now: impl Fn() -> Instant,
+        now: impl Fn() -> Instant + Copy,
         header: Tail,
         draft: Draft<'_>,
         new_base: Option<Base>,
@@ -270,7 +273,19 @@ impl RingLog {
             .as_ref()
             .is_some_and(|(it, _)| it.tail == header);
         let prepared = match self.is_loaded || is_again {
-            true => self.prepare(header, draft, new_base).await,
+            true => {
+                // Argument 9 of the ring.
+                let beat = ownership.timings().beat();
+                let is_due = |at| now().since(at) >= beat;
+                if self.checked_at.is_some_and(is_due) {
+                    self.checked_at = None;
+                }
+                let prepared = self.prepare(header, draft, new_base).await;
+                if prepared.is_ok() {
+                    self.checked_at.get_or_insert_with(now);
+                }
+                prepared
+            }
             false => Err(refused("the log is read again")),
         };
         let (append, bytes) = match prepared {
@@ -287,6 +302,10 @@ impl RingLog {
             Some(failure) => (header.engine, SlotReplaced::NotApplied, Some(failure)),
             None => self.replace(&append, bytes, header.engine).await,
         };
+        if failure.is_some() {
+            // The home may have been restored meanwhile.
+            self.checked_at = None;
+        }
         let outcome = self.ring.handle_replaced(ownership, now(), engine, answer);
         match outcome {
             AppendOutcome::Committed => self.note_committed(),
@@ -318,13 +337,10 @@ impl RingLog {
         new_base: Option<Base>,
     ) -> Result<(Append<Version>, Bytes), NotSent> {
         let tail = self.ring.tail().map(|it| it.entry.header);
-        let is_again = self
-            .sealed
-            .as_ref()
-            .is_some_and(|(it, _)| it.tail == header);
         let takes_over = tail.is_some_and(|it| it.generation != header.generation);
         let mut tail_read = None;
-        if let Some(tail) = tail.filter(|_| takes_over && !is_again) {
+        let checks = takes_over || self.checked_at.is_none();
+        if let Some(tail) = tail.filter(|_| checks) {
             let slot = self.ring.slot_of(tail.sequence);
             match self.home.read(&self.slots[slot as usize], None).await {
                 Ok(read) => {
@@ -400,7 +416,7 @@ impl RingLog {
                 None,
             ),
             Ok(Replaced::Changed(read)) => {
-                let engine = self.engine_of(&read.seen().identity);
+                let engine = self.saw(&read);
                 let read = self.slot_read(append.slot, read);
                 (engine, SlotReplaced::Changed(read), None)
             }
@@ -429,28 +445,14 @@ impl RingLog {
         let Some(tail) = self.tail().cloned() else {
             return Ok(());
         };
-        let mut next = replica.at.sequence + 1..=tail.tail.sequence;
-        // The entries alone have the same as the base, unless an operator wrote one of them.
-        let begins_anew = match replica.at.sequence {
-            0 => self.ring.base().is_some(),
-            // The base of an older one was replaced by one of a server, which has all of it.
-            _ => next
-                .clone()
-                .rev()
-                .take(SLOTS as usize)
-                .any(|it| self.is_by_operator(it)),
-        };
-        if begins_anew || next.next().is_some_and(|it| self.value(it).is_none()) {
+        // A restore begins with a base that has more than the entries before it.
+        let is_empty = replica.at.sequence == 0 && self.ring.base().is_some();
+        let is_behind = replica.at.sequence < tail.tail.sequence;
+        if is_empty || is_behind && self.value(replica.at.sequence + 1).is_none() {
             let Some(base) = self.ring.base() else {
                 return Err(BaseError::Damaged("the log has no snapshot".into()));
             };
-            let mut anew = Replica::empty(history);
-            let to = if begins_anew {
-                &mut anew
-            } else {
-                &mut *replica
-            };
-            match self.read_base(base, to, history).await {
+            match self.read_base(base, replica, history).await {
                 Err(error @ BaseError::Missing(_)) => {
                     self.is_loaded = false;
                     return Err(match self.ring.handle_missing_file() {
@@ -459,9 +461,6 @@ impl RingLog {
                     });
                 }
                 read => read?,
-            }
-            if begins_anew {
-                *replica = anew;
             }
         }
         while replica.at.sequence < tail.tail.sequence {
@@ -481,18 +480,6 @@ impl RingLog {
         }
         replica.note(&tail.about.store, tail.about.is_guarded);
         Ok(())
-    }
-
-    /// Returns whether an operator wrote this entry. Its base has more than the entries before it: the
-    /// floors of a recovery, or a backup.
-    fn is_by_operator(&self, sequence: u64) -> bool {
-        let before = self.value(sequence - 1).map(|it| it.tail.generation);
-        self.value(sequence).is_some_and(|it| {
-            // A server takes over with an owned entry, and leaves the log with the same generation.
-            it.tail.state == TailState::Vacant
-                && Some(it.tail.generation) != before
-                && it.base.is_some_and(|base| base.covered + 1 == sequence)
-        })
     }
 
     async fn read_base(

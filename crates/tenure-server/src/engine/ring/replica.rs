@@ -85,11 +85,6 @@ impl Replica {
         })
     }
 
-    /// Sets the epochs that are not granted any more.
-    pub(in crate::engine) fn set_floors(&mut self, floors: Floors) {
-        self.content.floors = floors;
-    }
-
     /// Applies the next entry. An entry that was applied already changes nothing.
     pub(in crate::engine) fn apply(&mut self, bytes: &[u8]) -> Result<(), String> {
         let entry = Entry::decode(bytes).map_err(|it| format!("an entry has no {}", it.0))?;

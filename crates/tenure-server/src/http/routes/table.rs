@@ -59,7 +59,7 @@ pub(crate) static ROUTES: [Route; 33] = [
         .at(GET, "/readyz", Right::Open, Store, answer!(health::ready))
         .kind(Probe)
         .answers(&[text(200)])
-        .codes(&[Code::Stopping, Code::EngineUnavailable, Code::NotActive]),
+        .codes(&[Code::Stopping, Code::HomeUnavailable, Code::NotActive]),
     named(
         "active",
         Tag::Store,
@@ -68,7 +68,7 @@ pub(crate) static ROUTES: [Route; 33] = [
     .at(GET, "/active", Right::Open, Store, answer!(cluster::active))
     .kind(Probe)
     .answers(&[text(200)])
-    .codes(&[Code::Stopping, Code::EngineUnavailable, Code::NotActive]),
+    .codes(&[Code::Stopping, Code::HomeUnavailable, Code::NotActive]),
     named(
         "cluster",
         Tag::Store,

@@ -10,14 +10,14 @@ async fn after_an_io_error_nothing_is_written_and_all_requests_are_refused() {
     let released = operate(&store, Operation::Release(id(1)));
     on_engine(&script, Script::batch).await;
     script.decide(Err(AppendError::Unknown("fsync: EIO".into())));
-    assert_eq!(refusal(released).await, Code::EngineUnavailable);
-    assert_eq!(refusal(next).await, Code::EngineUnavailable);
+    assert_eq!(refusal(released).await, Code::HomeUnavailable);
+    assert_eq!(refusal(next).await, Code::HomeUnavailable);
     timeout(SOON, store.failed().cancelled()).await.unwrap();
     assert_eq!(
         refusal(acquire(&store, 3, Duration::ZERO)).await,
-        Code::EngineUnavailable
+        Code::HomeUnavailable
     );
-    assert_eq!(refusal(view(&store)).await, Code::EngineUnavailable);
+    assert_eq!(refusal(view(&store)).await, Code::HomeUnavailable);
     assert!(store.failed().is_cancelled());
     assert!(on_engine(&script, Script::is_idle).await);
     // Closing the store does not wait for the thread that has ended.
@@ -52,7 +52,7 @@ async fn a_server_whose_engine_failed_ends_with_an_error() {
     let granted = acquire(&store, 1, Duration::ZERO);
     on_engine(&script, Script::batch).await;
     script.decide(Err(AppendError::Unknown("fsync: EIO".into())));
-    assert_eq!(refusal(granted).await, Code::EngineUnavailable);
+    assert_eq!(refusal(granted).await, Code::HomeUnavailable);
     let ended = timeout(SOON, serving).await.unwrap().unwrap();
     assert!(matches!(ended, Err(crate::ServeError::EngineFailed)));
 }
@@ -70,7 +70,7 @@ async fn a_server_whose_timer_panicked_ends_with_an_error_and_refuses_waiters() 
     let ended = timeout(SOON, serving).await.unwrap().unwrap();
     assert!(matches!(ended, Err(crate::ServeError::EngineFailed)));
     let refused = store.acquire(&key(), &queued(3, Duration::ZERO)).await;
-    assert_eq!(refused.unwrap_err().code, Code::EngineUnavailable);
+    assert_eq!(refused.unwrap_err().code, Code::HomeUnavailable);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,10 +79,10 @@ async fn a_store_whose_engine_panics_acknowledges_nothing_more() {
     let granted = acquire(&store, 1, Duration::ZERO);
     on_engine(&script, Script::batch).await;
     script.panic();
-    assert_eq!(refusal(granted).await, Code::EngineUnavailable);
+    assert_eq!(refusal(granted).await, Code::HomeUnavailable);
     timeout(SOON, store.failed().cancelled()).await.unwrap();
     let refused = acquire(&store, 2, Duration::ZERO);
-    assert_eq!(refusal(refused).await, Code::EngineUnavailable);
+    assert_eq!(refusal(refused).await, Code::HomeUnavailable);
     timeout(SOON, tokio::task::spawn_blocking(move || store.close()))
         .await
         .unwrap()

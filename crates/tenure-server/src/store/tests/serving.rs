@@ -43,10 +43,7 @@ async fn an_answer_is_refused_if_the_ownership_ended_between_the_look_and_the_an
         match answer.await {
             Ok(_) => assert!(is_answered, "at {at}"),
             Err(problem) => {
-                assert_eq!(
-                    (problem.code, is_answered),
-                    (Code::EngineUnavailable, false)
-                );
+                assert_eq!((problem.code, is_answered), (Code::HomeUnavailable, false));
             }
         }
     }
@@ -73,7 +70,7 @@ async fn an_overview_is_refused_if_the_ownership_ended_between_the_look_and_the_
         };
         let overview = store.overview(&filter, readable).await;
         let code = overview.map_err(|problem| problem.code).err();
-        let refused = (!is_answered).then_some(Code::EngineUnavailable);
+        let refused = (!is_answered).then_some(Code::HomeUnavailable);
         assert_eq!(code, refused, "at {at}");
     }
 }

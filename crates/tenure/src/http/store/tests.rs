@@ -144,7 +144,7 @@ async fn an_answer_about_the_request_ends_the_round() {
     for (code, asked) in [
         (Code::Forbidden, &[0][..]),
         (Code::OverLimit, &[0]),
-        (Code::EngineUnavailable, &[0, 1]),
+        (Code::HomeUnavailable, &[0, 1]),
         (Code::Stopping, &[0, 1]),
     ] {
         let servers = Servers::start(&[Mode::Refuse(code), Mode::Standby(None)]).await;

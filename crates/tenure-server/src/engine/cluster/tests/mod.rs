@@ -29,7 +29,7 @@ use super::serving::{OwnershipClock, Serving};
 use super::standby::{Ended, Standby, TakenOver};
 use super::status::ClusterStatus;
 use super::testing::{Fault, FaultyHome};
-use super::{Home, backup, init, recover, restore};
+use super::{LogHome, backup, init, recover, restore};
 use crate::config::{ClusterAccess, ClusterConfig};
 use crate::engine::entry::Entry;
 use crate::engine::log_lines::LogLines;
@@ -53,7 +53,7 @@ const HISTORY: HistoryLimits = HistoryLimits {
 struct Server {
     standby: Standby,
     reached: FaultyHome,
-    home: Home,
+    home: LogHome,
     clock: Arc<AtomicU64>,
     stop: CancellationToken,
 }

@@ -23,7 +23,7 @@ struct Folder(TempDir);
 fn no_wait(_: Duration) {}
 
 /// The home, as a command of an operator reaches it.
-fn reached(home: &FaultyHome) -> Home {
+fn reached(home: &FaultyHome) -> LogHome {
     home.open(&config("operator", T))
 }
 

@@ -19,10 +19,10 @@ use crate::{exit, output};
 #[derive(Debug, Args)]
 pub(super) struct Init {
     #[command(flatten)]
-    engine: EngineArgs,
+    home: HomeArgs,
 }
 
-/// Let a cluster go on after its engine was restored or promoted, or lost what it had acknowledged
+/// Let a cluster go on after its home was restored or promoted, or lost what it had acknowledged
 ///
 /// Stop all servers of the cluster before. Epochs and revisions continue far above those of the log,
 /// and above the wall clock. The log may lack terms that began after the restored state: start the
@@ -30,14 +30,14 @@ pub(super) struct Init {
 #[derive(Debug, Args)]
 pub(super) struct Recover {
     #[command(flatten)]
-    engine: EngineArgs,
+    home: HomeArgs,
     /// Do it without asking, for scripts
     #[arg(long)]
     yes: bool,
 }
 
 #[derive(Debug, Args)]
-struct EngineArgs {
+struct HomeArgs {
     /// Configuration file (TOML) of a server of the cluster [default: the environment only]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -46,20 +46,20 @@ struct EngineArgs {
     json: bool,
 }
 
-impl EngineArgs {
+impl HomeArgs {
     fn cluster(&self) -> anyhow::Result<ClusterConfig> {
-        let settings = Settings::load(STORE, self.config.as_deref())?;
-        let cluster = without_server(settings)?.cluster;
-        let reason = "this command is for servers of a cluster: set it to \"etcd\" or \"postgres\"";
-        Ok(cluster.ok_or_else(|| ConfigError::missing("serve.engine", reason))?)
+        let mut settings = Settings::load(STORE, self.config.as_deref())?;
+        let cluster = without_server(&mut settings)?.cluster;
+        let reason = "this command is for servers of a cluster: name etcd or PostgreSQL";
+        Ok(cluster.ok_or_else(|| ConfigError::missing("serve.home", reason))?)
     }
 }
 
 impl Init {
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let cluster = self.engine.cluster()?;
+        let cluster = self.home.cluster()?;
         let store = ClusterMember::init(&cluster)?;
-        if self.engine.json {
+        if self.home.json {
             return output::json(&json!({ "cluster": cluster.name, "store": store }));
         }
         let line = format!("cluster {}: store {store}, no leases", cluster.name);
@@ -69,7 +69,7 @@ impl Init {
 
 impl Recover {
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let cluster = self.engine.cluster()?;
+        let cluster = self.home.cluster()?;
         if !self.yes {
             return Err(exit::bad_configuration(
                 "this makes the log the truth as it is now, although terms may be missing in it. Stop all \
@@ -78,7 +78,7 @@ impl Recover {
         }
         let recovered = ClusterMember::recover(&cluster)?;
         let contents = &recovered.contents;
-        if self.engine.json {
+        if self.home.json {
             return output::json(&json!({
                 "cluster": cluster.name,
                 "leases": contents.leases,

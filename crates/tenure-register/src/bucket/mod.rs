@@ -1,0 +1,319 @@
+//! Buckets of S3, of stores with its API, of Google Cloud Storage and of Azure.
+//!
+//! A register is an object, and its version is the object's ETag, or its generation at Google. A
+//! replace is one conditional request. Three rules keep the meaning of an answer:
+//!
+//! - Each request is sent once: the repetition of a request that was applied is refused.
+//! - A refusal is not believed: a store may also refuse a request because another one is under way.
+//!   The present value shows the outcome.
+//! - A store must have passed [`BucketHome::probe`]: not all of them compare the version, or compare
+//!   and write in one step.
+
+mod access;
+mod probe;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::path::Path;
+use object_store::{Error, GetOptions, ObjectStore, PutMode, UpdateVersion};
+use tokio::time::timeout;
+
+pub use self::access::BucketAccess;
+use crate::{
+    Answering, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
+    Seen, Version, describe,
+};
+
+/// A prefix of a bucket. Registers are objects below `PREFIX/register/`, and files are objects below
+/// `PREFIX/file/`.
+#[derive(Debug)]
+pub struct BucketHome {
+    store: Arc<dyn ObjectStore>,
+    /// The name of the bucket or container.
+    bucket: String,
+    prefix: RegisterKey,
+    /// The origin of all answers. Its identity is the URL.
+    seen: Seen,
+    attempt: Duration,
+}
+
+/// The end of the name of each object. Names have no such character, so no object has the name of a
+/// folder that others are in: some stores keep objects as files.
+const END: &str = "!";
+
+/// The part of the name that all registers have.
+const REGISTER: &str = "register";
+
+/// The part of the name that all files have.
+const FILE: &str = "file";
+
+/// The error of the client if a bucket is in another region.
+const WRONG_REGION: &str = "incorrectly configured region";
+
+/// The greatest number of registers that are read at once.
+const READS: usize = 16;
+
+impl BucketHome {
+    /// The limits of a bucket. The client does not show the date of an answer.
+    pub const LIMITS: Limits = Limits {
+        value: 1 << 20,
+        has_date: false,
+    };
+
+    /// Creates the home. `attempt` is the longest time of a request.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Misconfigured`] if the access is wrong. No request is sent.
+    pub fn new(access: &BucketAccess, attempt: Duration) -> Result<Self, Failure> {
+        let (store, bucket, prefix) = access.open()?;
+        Ok(Self {
+            store,
+            bucket,
+            prefix,
+            seen: Seen {
+                identity: Identity::new(access.url.trim_end_matches('/')),
+                date: None,
+            },
+            attempt,
+        })
+    }
+
+    fn path(&self, kind: &str, key: &RegisterKey) -> Path {
+        Path::from(format!("{}/{kind}/{key}{END}", self.prefix))
+    }
+
+    async fn ask<T>(
+        &self,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> object_store::Result<T> {
+        let answer = timeout(self.attempt, request).await;
+        answer.unwrap_or_else(|_| {
+            Err(Error::Generic {
+                store: "bucket",
+                source: format!("no answer in {:.1} s", self.attempt.as_secs_f64()).into(),
+            })
+        })
+    }
+
+    /// Returns the meaning of an error of a request to this object.
+    fn failure(&self, path: &Path, error: &Error) -> Failure {
+        // The client shows the URL, the status and the answer only in its text.
+        let text = describe(error);
+        let between = |start: &str, end: &str| {
+            let (_, rest) = text.split_once(start)?;
+            Some(rest.split_once(end)?.0)
+        };
+        let status = between("status code: ", " ").unwrap_or_default();
+        let reason = match (between("<Code>", "<"), between("<Message>", "<")) {
+            (Some(code), Some(message)) => format!("answer {status} {code}: {message}"),
+            _ => text.split_whitespace().collect::<Vec<_>>().join(" "),
+        };
+        let reason = format!("{path} in bucket {}: {reason}", self.bucket);
+        let is_of_bucket = text.contains(&self.bucket) || text.contains("REDACTED");
+        match status {
+            _ if text.contains("Error performing ") && !is_of_bucket => {
+                Failure::Misconfigured(format!(
+                    "{reason}. The client has no credentials: set the variables of the provider, \
+                     for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine \
+                     or pod a role"
+                ))
+            }
+            "429" => Failure::NotApplied(reason),
+            "507" => Failure::Full(reason),
+            // Another request was under way, the condition did not hold, or it took too long.
+            "408" | "409" | "412" => Failure::Unknown(reason),
+            _ if status.starts_with('4') || status == "501" || text.contains(WRONG_REGION) => {
+                Failure::Misconfigured(reason)
+            }
+            _ => Failure::Unknown(reason),
+        }
+    }
+
+    /// Returns the version of an object. Without an ETag it is empty, and the probe refuses the store.
+    fn version(&self, e_tag: Option<String>, generation: Option<String>) -> Version {
+        let is_google = self.seen.identity.as_str().starts_with("gs:");
+        let version = if is_google { generation } else { e_tag };
+        Version::new(version.unwrap_or_default())
+    }
+
+    async fn get(&self, path: &Path, known: Option<&Version>) -> Result<Read, Failure> {
+        let options = GetOptions {
+            if_none_match: known.map(|known| known.as_str().to_owned()),
+            ..GetOptions::default()
+        };
+        let found = async {
+            let found = self.store.get_opts(path, options).await?;
+            let meta = found.meta.clone();
+            Ok((self.version(meta.e_tag, meta.version), found.bytes().await?))
+        };
+        let seen = self.seen.clone();
+        match self.ask(found).await {
+            // A generation is no ETag, so the object is sent again.
+            Ok((version, _)) if known == Some(&version) => Ok(Read::Unchanged(seen)),
+            Ok((version, value)) => Ok(Read::Found {
+                version,
+                value,
+                seen,
+            }),
+            Err(Error::NotModified { .. }) => Ok(Read::Unchanged(seen)),
+            Err(error @ Error::NotFound { .. }) if !is_without_bucket(&error) => {
+                Ok(Read::Absent(seen))
+            }
+            Err(error) => Err(self.failure(path, &error)),
+        }
+    }
+
+    /// Sends a write, and returns the new version.
+    async fn send(
+        &self,
+        path: &Path,
+        mode: PutMode,
+        value: Bytes,
+    ) -> object_store::Result<Version> {
+        let put = async {
+            let done = self.store.put_opts(path, value.into(), mode.into());
+            let done = done.await?;
+            Ok(self.version(done.e_tag, done.version))
+        };
+        self.ask(put).await
+    }
+
+    /// Replaces or creates an object.
+    async fn put(
+        &self,
+        path: &Path,
+        expected: &Expected,
+        value: Bytes,
+    ) -> Result<Replaced, Failure> {
+        // This home has one identity, so a version of another one is not sent.
+        if expected.identity != self.seen.identity {
+            return Ok(Replaced::Changed(self.get(path, None).await?));
+        }
+        let mode = match expected.version.as_ref().map(Version::as_str) {
+            None => PutMode::Create,
+            Some(version) => PutMode::Update(UpdateVersion {
+                e_tag: Some(version.to_owned()),
+                version: Some(version.to_owned()),
+            }),
+        };
+        let refused = match self.send(path, mode, value.clone()).await {
+            Ok(version) => {
+                let seen = self.seen.clone();
+                return Ok(Replaced::Done { version, seen });
+            }
+            Err(error @ (Error::AlreadyExists { .. } | Error::Precondition { .. })) => error,
+            Err(error) => return Err(self.failure(path, &error)),
+        };
+        let unknown = |failure: Failure| Failure::Unknown(failure.to_string());
+        match self.get(path, None).await.map_err(unknown)? {
+            // Values differ, so an earlier attempt was applied.
+            Read::Found {
+                version,
+                value: found,
+                seen,
+            } if found == value => Ok(Replaced::Done { version, seen }),
+            // Another request was under way, and this one may still be.
+            Read::Found { version, .. } if Some(&version) == expected.version.as_ref() => {
+                Err(unknown(self.failure(path, &refused)))
+            }
+            Read::Absent(_) if expected.version.is_none() => {
+                Err(unknown(self.failure(path, &refused)))
+            }
+            found => Ok(Replaced::Changed(found)),
+        }
+    }
+
+    /// Deletes objects. A missing object is no error.
+    async fn remove(&self, paths: Vec<Path>) -> Result<(), Failure> {
+        let folder = Path::from(self.prefix.as_str());
+        let paths = stream::iter(paths.into_iter().map(Ok)).boxed();
+        let deletions = self
+            .store
+            .delete_stream(paths)
+            .map(|deleted| match deleted {
+                Err(Error::NotFound { .. }) => Ok(()),
+                deleted => deleted.map(drop),
+            });
+        let deleted = self.ask(deletions.try_collect::<()>()).await;
+        deleted.map_err(|error| self.failure(&folder, &error))
+    }
+}
+
+/// Whether an object is missing because there is no bucket.
+fn is_without_bucket(error: &Error) -> bool {
+    let text = error.to_string();
+    text.contains("NoSuchBucket") || text.contains("ContainerNotFound")
+}
+
+impl Register for BucketHome {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
+        Box::pin(async move { self.get(&self.path(REGISTER, key), known).await })
+    }
+
+    fn replace<'a>(
+        &'a self,
+        key: &'a RegisterKey,
+        expected: &'a Expected,
+        value: Bytes,
+    ) -> Answering<'a, Replaced> {
+        Box::pin(async move {
+            Self::LIMITS.check(key, &value)?;
+            self.put(&self.path(REGISTER, key), expected, value).await
+        })
+    }
+
+    fn limits(&self) -> Limits {
+        Self::LIMITS
+    }
+}
+
+impl Files for BucketHome {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
+        Box::pin(async move {
+            Self::LIMITS.check(name, &content)?;
+            let path = self.path(FILE, name);
+            let sent = self.send(&path, PutMode::Overwrite, content).await;
+            sent.map(drop).map_err(|error| self.failure(&path, &error))
+        })
+    }
+
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
+        Box::pin(async move {
+            match self.get(&self.path(FILE, name), None).await? {
+                Read::Found { value, .. } => Ok(Some(value)),
+                _ => Ok(None),
+            }
+        })
+    }
+
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
+        let paths = names.iter().map(|name| self.path(FILE, name)).collect();
+        Box::pin(self.remove(paths))
+    }
+
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
+        Box::pin(async move {
+            let all = format!("{}/{FILE}/", self.prefix);
+            let path = Path::from(format!("{all}{folder}"));
+            let objects = self.store.list(Some(&path)).try_collect::<Vec<_>>();
+            let objects = self.ask(objects).await;
+            let objects = objects.map_err(|error| self.failure(&path, &error))?;
+            let names = objects.iter().filter_map(|object| {
+                let name = object.location.as_ref().strip_prefix(&all)?;
+                name.strip_suffix(END)?.parse().ok()
+            });
+            let mut names: Vec<RegisterKey> = names.collect();
+            names.sort_unstable();
+            Ok(names)
+        })
+    }
+
+    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
+        let reads = stream::iter(keys).map(|key| self.read(key, None));
+        Box::pin(reads.buffered(READS).try_collect())
+    }
+}
