@@ -225,11 +225,7 @@ impl Writing {
             return;
         };
         let covered = base.covered;
-        while self
-            .entries
-            .pop_front_if(|(it, _)| it.sequence <= covered)
-            .is_some()
-        {}
+        self.entries.retain(|(it, _)| it.sequence > covered);
         let ids = files.names.iter().rev().map(|name| name.id).collect();
         self.named.push_back((Instant::now(), base, ids));
         self.base = Some(files);
@@ -238,11 +234,9 @@ impl Writing {
     /// Deletes the files that a base has replaced which was named some time ago.
     fn delete(&mut self) {
         let mut passed = None;
-        while let Some(named) = self
-            .named
-            .pop_front_if(|(at, ..)| at.elapsed() >= self.times.keep)
-        {
-            passed = Some(named);
+        let is_due = |(at, ..): &(Instant, _, _)| at.elapsed() >= self.times.keep;
+        while self.named.front().is_some_and(is_due) {
+            passed = self.named.pop_front();
         }
         let Some((_, base, ids)) = passed else {
             return;

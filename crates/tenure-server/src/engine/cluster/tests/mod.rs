@@ -6,6 +6,7 @@ mod damage;
 mod faults;
 mod follow;
 mod operator;
+mod random;
 mod reports;
 mod starts;
 
