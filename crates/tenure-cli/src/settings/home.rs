@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tenure_config::{ConfigError, Origin, Settings, warn_of_secret};
 use tenure_core::file_path;
+#[cfg(feature = "bucket")]
+use tenure_server::BucketConfig;
 use tenure_server::{Compaction, EtcdConfig, Failover, Home, HomeUrl, PostgresConfig, PostgresUrl};
 
 const HOME: &str = "serve.home";
@@ -14,7 +16,7 @@ const DATA_DIR: &str = "serve.data_dir";
 
 /// The right forms, for messages.
 pub(crate) const FORMS: &str = "write \"folder:/var/lib/tenure\", \"memory\", \
-     \"postgres://USER@HOST/DATABASE?sslmode=verify-full\" or \"etcds://HOST:2379/PREFIX\"";
+     \"postgres://USER@HOST/DATABASE?sslmode=verify-full\", \"etcds://HOST:2379/PREFIX\" or \"s3://BUCKET/PREFIX\"";
 
 /// The shortest interval between two compactions. Each costs etcd some work.
 const MIN_COMPACTION: Duration = Duration::from_secs(10);
@@ -96,6 +98,8 @@ fn home(text: &str, file: Option<&Path>) -> Result<StoreHome, String> {
     let home = match &*url.scheme {
         "postgres" | "postgresql" => Home::Postgres(postgres(text, url, file)?),
         "etcd" | "etcds" => Home::Etcd(etcd(url, file)?),
+        #[cfg(feature = "bucket")]
+        "s3" | "gs" | "az" => Home::Bucket(bucket(text, &url)?),
         other => return Err(format!("{other}:// is no home: {FORMS}")),
     };
     Ok(StoreHome::Shared(home))
@@ -116,6 +120,25 @@ fn postgres(text: &str, url: HomeUrl, file: Option<&Path>) -> Result<PostgresCon
             }
             ("schema", _) => config.schema = value,
             _ => {}
+        }
+    }
+    Ok(config)
+}
+
+/// Credentials, region and other settings are those of the environment, or of the machine.
+#[cfg(feature = "bucket")]
+fn bucket(text: &str, url: &HomeUrl) -> Result<BucketConfig, String> {
+    let (place, _) = text.split_once('?').unwrap_or((text, ""));
+    let mut config = BucketConfig::new(place);
+    for (key, value) in &url.parameters {
+        match (&**key, &*url.scheme) {
+            ("endpoint", "s3") => config.endpoint = Some(value.clone()),
+            _ => {
+                return Err(format!(
+                    "the parameter {key} is not known: a bucket of S3 has endpoint, and the other \
+                     settings are the variables AWS_*, GOOGLE_* and AZURE_*"
+                ));
+            }
         }
     }
     Ok(config)
