@@ -155,7 +155,7 @@ impl core::fmt::Display for Position<'_> {
                 "generation {}, sequence {}",
                 tail.generation, tail.sequence
             ),
-            None => f.write_str("empty"),
+            None => f.write_str("not"),
         }
     }
 }

@@ -208,8 +208,11 @@ impl<V: Clone + Eq> LogRing<V> {
         match read {
             SlotRead::Unchanged => None,
             SlotRead::Found(slot) if slot.checksum == tail.checksum => None,
-            SlotRead::Found(slot) => Some(Found::Tail(slot.entry.header)),
-            SlotRead::Absent => Some(Found::Unusable(Refusal::WentBack {
+            // Another server has appended a round since.
+            SlotRead::Found(slot) if slot.entry.header.sequence > tail.entry.header.sequence => {
+                Some(Found::Tail(slot.entry.header))
+            }
+            SlotRead::Found(_) | SlotRead::Absent => Some(Found::Unusable(Refusal::WentBack {
                 known: tail.entry.header,
                 found: None,
             })),

@@ -616,7 +616,7 @@ fn a_log_that_became_empty_is_refused_after_t() {
         follow(&mut machine, 13, 60, EMPTY),
         [OwnershipOutput::Refuses(refusal)]
     );
-    assert!(refusal.to_string().contains("now it is empty"));
+    assert!(refusal.to_string().contains("now it is not: "));
 }
 
 #[test]

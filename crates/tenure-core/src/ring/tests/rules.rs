@@ -151,13 +151,14 @@ fn a_home_that_lost_its_last_entry_is_refused_before_a_take_over() {
         let append = loaded(20, 10).append(take_over(20), Some(read), None, SEAL);
         append.err()
     };
-    let older = Blocked::Moved(observation(Found::Tail(header(4))));
-    assert_eq!(blocked(SlotRead::Found(slot(4, 0))), Some(older));
+    let newer = Blocked::Moved(observation(Found::Tail(header(36))));
+    assert_eq!(blocked(SlotRead::Found(slot(36, 30))), Some(newer));
     let went_back = Blocked::Moved(unusable(Refusal::WentBack {
         known: header(20),
         found: None,
     }));
     assert_eq!(blocked(SlotRead::Absent), Some(went_back));
+    assert_eq!(blocked(SlotRead::Found(slot(4, 0))), Some(went_back));
     assert_eq!(blocked(SlotRead::Found(slot(20, 10))), None);
     // An owner need not read it before each append. If it does, the same holds.
     let own = |read| loaded(20, 10).append(header(21), read, None, SEAL).err();

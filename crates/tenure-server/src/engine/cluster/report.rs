@@ -113,13 +113,10 @@ impl ClusterLog {
                 let written = self.ring.tail().map(|it| it.about.home.as_str());
                 other_home(written, &self.ring.home_text())
             }
-            Refusal::WentBack { found: None, .. } => format!(
-                "{refusal}. Stop all servers, and restore a backup into another prefix, schema or \
-                 cluster name"
-            ),
             Refusal::WentBack { .. } => format!(
                 "{refusal}. If a backup was restored there, restart this server. Else stop all \
-                 servers, then: tenure cluster recover"
+                 servers, then: tenure cluster recover; or restore a backup into another prefix, \
+                 schema or cluster name"
             ),
             Refusal::NewerFormat { found } => format!(
                 "the log has format {found}, which this version does not know: upgrade the standbys \

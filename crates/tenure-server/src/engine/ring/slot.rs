@@ -220,6 +220,9 @@ impl SlotValue {
         let previous = optional(columns)?.map(Checksum);
         let newest = optional(columns)?.map(FileId);
         let covered = columns.optional_number("covered")?;
+        if covered.is_some_and(|covered| covered >= tail.sequence) {
+            return Err(BadSlot::NotValid);
+        }
         let about = About {
             store: StoreId::parse(columns.text("store")?).ok_or(BadSlot::NotValid)?,
             home: columns.text("home")?.to_owned(),

@@ -165,9 +165,10 @@ fn a_log_that_went_back_is_named_once_with_both_positions() {
     let _guard = lines.begin();
     assert!(standby.follow(4 * T).is_none());
     // The slot has the entry of the round before.
-    let text = "generation 1, sequence 301 was here and now it is generation 1, sequence 45: the home lost \
-                what it acknowledged. If a backup was restored there, restart this server. Else stop all \
-                servers, then: tenure cluster recover";
+    let text = "generation 1, sequence 301 was here and now it is not: the home lost what it \
+                acknowledged. If a backup was restored there, restart this server. Else stop all servers, \
+                then: tenure cluster recover; or restore a backup into another prefix, schema or cluster \
+                name";
     assert_eq!(server.refusal(), text);
     assert_eq!(standby.refusal(), text);
     lines.assert_once(&format!(
@@ -191,7 +192,7 @@ fn another_log_in_the_place_of_the_known_one_is_refused_until_a_restart() {
     (0..256).for_each(|slot| home.memory.remove(&slot_key(slot)));
     assert!(standby.follow(3 * T).is_none());
     assert!(
-        standby.refusal().contains("now it is empty"),
+        standby.refusal().contains("now it is not: "),
         "{}",
         standby.refusal()
     );
