@@ -46,7 +46,9 @@ pub use backup::{BackupError, Contents, Existing, backup, final_backup};
 pub use cluster::RecoverError;
 #[cfg(test)]
 pub(crate) use cluster::testing::{Fault, FaultyHome};
-pub(crate) use cluster::{ClusterStatus, Ended, OwnershipClock, Serving, Standby};
+pub(crate) use cluster::{
+    ClusterStatus, ClusterView as ClusterState, Ended, OwnershipClock, Serving, Standby,
+};
 pub(crate) use entry::Batch;
 pub use error::OpenError;
 pub(crate) use file_log::sizes;

@@ -9,8 +9,9 @@ use tenure_core::wire::{ActiveServer, ClusterView, Code, Problem, ServerRole};
 
 use super::{Inner, Store, stopping};
 use crate::config::ClusterConfig;
-use crate::engine::{ClusterStatus, Serving};
+use crate::engine::{ClusterState, ClusterStatus, Serving};
 use crate::metrics::{Exposition, Sample};
+use crate::model::StoreId;
 
 /// The part of a store that only a server of a cluster has.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Member {
     /// The deadline up to which the store may answer from its memory.
     pub(crate) serving: Arc<Serving>,
     pub(crate) status: Arc<ClusterStatus>,
+    /// A random id of this start of the server.
+    pub(crate) start: StoreId,
     /// The orders to the thread that follows the log.
     pub(crate) orders: Sender<Order>,
 }
@@ -78,6 +81,7 @@ impl Member {
         let config = &self.config;
         let home = config.home.name();
         let mut view = ClusterView::new(&config.name, &config.server, role, home);
+        view.start = Some(self.start.as_str().into());
         view.reason = status.reason().map(Into::into);
         view.store = status.store;
         (view.generation, view.sequence) = (status.generation, status.sequence);
@@ -146,7 +150,10 @@ impl Member {
         let active = self.status.view().active;
         let active = active.filter(|active| active.name != self.config.server);
         let detail = match &active {
-            Some(active) => format!("{} is the active server of the cluster", active.name),
+            Some(active) => format!(
+                "{} was the active server of the cluster when this server last read the log",
+                active.name
+            ),
             None => "this server of the cluster is not active, and knows no other that is".into(),
         };
         let mut problem = Problem::new(Code::NotActive, detail);
@@ -193,10 +200,7 @@ impl Store {
         let Some(member) = &self.inner.member else {
             return false;
         };
-        let status = member.status.view();
-        // Without a copy of the leases a take-over would have to read all of them first.
-        let is_ready = status.behind.is_some() && status.refusal.or(status.error).is_none();
-        is_ready && status.role == OwnershipRole::Following
+        could_take_over(&member.status.view())
     }
 
     /// Makes the active server give up the log.
@@ -211,6 +215,19 @@ impl Store {
             _ => Err(stopping()),
         }
     }
+}
+
+/// Returns whether a server in this state follows the log, and nothing is known that would prevent it
+/// from taking over. Without a copy of the leases it would have to read all of them first.
+fn could_take_over(status: &ClusterState) -> bool {
+    let failures = [
+        &status.refusal,
+        &status.error,
+        &status.copy_failure,
+        &status.take_over_failure,
+    ];
+    let has_failed = failures.into_iter().any(Option::is_some);
+    status.role == OwnershipRole::Following && status.behind.is_some() && !has_failed
 }
 
 impl Inner {
@@ -254,4 +271,33 @@ fn lapsed(member: &Member) -> Problem {
         reason.as_deref().unwrap_or("there is no answer")
     );
     Problem::new(Code::HomeUnavailable, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standby_is_ready_unless_it_has_failed_to_read_to_copy_or_to_take_over() {
+        let mut ready = ClusterStatus::new("etcd").view();
+        assert!(!could_take_over(&ready), "without a copy");
+        ready.behind = Some(0);
+        assert!(could_take_over(&ready));
+        ready.namesake = Some("another server has this name".into());
+        assert!(could_take_over(&ready));
+        let failures: [fn(&mut ClusterState) -> &mut Option<String>; 4] = [
+            |status| &mut status.refusal,
+            |status| &mut status.error,
+            |status| &mut status.copy_failure,
+            |status| &mut status.take_over_failure,
+        ];
+        for failure in failures {
+            let mut failed = ready.clone();
+            *failure(&mut failed) = Some("the home refuses".into());
+            assert!(!could_take_over(&failed), "{failed:?}");
+            assert_eq!(failed.reason(), Some("the home refuses"));
+        }
+        ready.role = OwnershipRole::Taking;
+        assert!(!could_take_over(&ready));
+    }
 }
