@@ -95,7 +95,10 @@ fn a_server_that_refuses_the_log_fails_the_status_although_another_one_is_active
         let output = ask(&[command, &["--server", &url]].concat(), active);
         assert_eq!(code(&output), expected, "{output:?}");
         let text = stdout(&output) + &stderr(&output);
-        assert!(text.contains("the home lost what it acknowledged"), "{text}");
+        assert!(
+            text.contains("the home lost what it acknowledged"),
+            "{text}"
+        );
     }
 }
 

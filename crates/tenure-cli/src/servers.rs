@@ -68,7 +68,7 @@ impl ServerReport {
         );
         let (view, error) = match answer {
             Ok(view) => (Some(view), None),
-            Err(error) => (None, Some(text_at(&error, address))),
+            Err(error) => (None, Some(without_address(&error))),
         };
         Self {
             address: address.to_string(),
@@ -80,8 +80,8 @@ impl ServerReport {
     }
 }
 
-/// Returns the text of an error that stands behind the address.
-fn text_at(error: &StoreError, address: &Endpoint) -> String {
+/// Returns the text of an error, for a place beside the address.
+fn without_address(error: &StoreError) -> String {
     match error {
         StoreError::Unreachable { reason, .. } => format!("can't be reached: {reason}"),
         StoreError::NotAStore { status, .. } => {
@@ -190,7 +190,10 @@ fn no_server(servers: &[ServerReport]) -> anyhow::Error {
         let named = servers.iter().find(|server| server.named_by.is_some());
         let named = named.map_or_else(String::new, |server| {
             let by = escape(server.named_by.as_deref().unwrap_or_default());
-            format!("; {by} names the one at {}, which does not answer as such", server.address)
+            format!(
+                "; {by} names the one at {}, which does not answer as such",
+                server.address
+            )
         });
         return exit::error(REFUSED, anyhow!("no server is active{named}"));
     }
@@ -259,7 +262,10 @@ mod tests {
             server.view.as_mut().unwrap().start = Some(start.into());
         }
         let several = verdict_of(&[one, two]);
-        assert_eq!(several, Verdict::SeveralActive(vec!["a".into(), "a".into()]));
+        assert_eq!(
+            several,
+            Verdict::SeveralActive(vec!["a".into(), "a".into()])
+        );
         // A standby that has not read the log knows no id.
         let new = server("c", Following, None);
         assert_eq!(verdict_of(&[a(Active), new]), Verdict::Active("a".into()));

@@ -105,9 +105,8 @@ impl<'a> LeaseTransaction<'a> {
     pub(super) fn run_timer(mut self, turn: Option<Turn>) {
         self.settle();
         let forget_at = self.inner.forget_at(self.entry);
-        let is_wanted = || {
-            self.entry.interest.is_some() || self.inner.events.topics.is_lease_watched(self.key)
-        };
+        let is_wanted =
+            || self.entry.interest.is_some() || self.inner.events.topics.is_lease_watched(self.key);
         if forget_at.is_some_and(|at| at <= self.now) && !is_wanted() {
             // A refused deletion is tried again later.
             let _ = self.delete();

@@ -83,7 +83,9 @@ impl HandOver {
                     _ => Ok(()),
                 };
             }
-            if let Some(generation) = taken_again(&active, servers::views(&before), servers::views(&now)) {
+            if let Some(generation) =
+                taken_again(&active, servers::views(&before), servers::views(&now))
+            {
                 let text = format!(
                     "no other server took over: {active} is active again, as generation {generation}"
                 );
@@ -121,8 +123,9 @@ fn taken_again<'a>(
     now: impl Iterator<Item = &'a ClusterView>,
 ) -> Option<u64> {
     let last = before.map(|view| view.generation).max()?;
-    let mut again = now.filter(|view| view.server == active && view.role == ServerRole::Active);
-    again.map(|view| view.generation).find(|&generation| generation > last)
+    let again = now.filter(|view| view.server == active && view.role == ServerRole::Active);
+    let mut generations = again.map(|view| view.generation);
+    generations.find(|&generation| generation > last)
 }
 
 /// Returns the server that is to become active; `None` if all standbys may. A server that has no copy

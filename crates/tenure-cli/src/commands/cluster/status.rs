@@ -75,8 +75,14 @@ fn refusing(servers: &[ServerReport]) -> anyhow::Result<()> {
     let Some(view) = servers::views(servers).find(refuses) else {
         return Ok(());
     };
-    let (name, reason) = (escape(&view.server), view.reason.as_deref().unwrap_or("no reason"));
-    Err(exit::error(BAD_DATA, anyhow!("{name} refuses the log: {}", escape(reason))))
+    let (name, reason) = (
+        escape(&view.server),
+        view.reason.as_deref().unwrap_or("no reason"),
+    );
+    Err(exit::error(
+        BAD_DATA,
+        anyhow!("{name} refuses the log: {}", escape(reason)),
+    ))
 }
 
 fn table(servers: &[ServerReport]) -> Table {
@@ -159,7 +165,10 @@ mod tests {
         assert_eq!(code(&[standby("1"), silent(false)]), 3);
         assert_eq!(code(&[active(), standby("2")]), 4);
         assert_eq!(code(&[active(), server("b", ServerRole::Active, "1")]), 4);
-        assert_eq!(code(&[active(), server("b", ServerRole::Refusing, "1")]), 65);
+        assert_eq!(
+            code(&[active(), server("b", ServerRole::Refusing, "1")]),
+            65
+        );
         assert_eq!(code(&[silent(false)]), 69);
         assert_eq!(code(&[silent(true)]), 3, "a store that is no cluster");
     }

@@ -168,7 +168,8 @@ mod tests {
         old.home_warnings = vec!["etcd 3.4.23 has known errors".into()];
         let mut standby = server("b", ServerRole::Following);
         standby.home_warnings = old.home_warnings.clone();
-        let [mut one, mut two] = [ServerRole::Active, ServerRole::Following].map(|role| server("a", role));
+        let [mut one, mut two] =
+            [ServerRole::Active, ServerRole::Following].map(|role| server("a", role));
         one.start = Some("1".into());
         two.start = Some("2".into());
         let mut slow_home = active();
@@ -190,10 +191,16 @@ mod tests {
                 vec![active(), empty],
                 ["b is following", "can't copy the log"],
             ),
-            (vec![one.clone(), one.clone(), two], ["two servers", "have the name a"]),
+            (
+                vec![one.clone(), one.clone(), two],
+                ["two servers", "have the name a"],
+            ),
             (vec![full], ["80 MiB of 100 MiB", "defragment"]),
             (vec![active(), other], ["3000 ms and 3500 ms", "the same"]),
-            (vec![slow], ["another server of the store takes over", "at least 19s"]),
+            (
+                vec![slow],
+                ["another server of the store takes over", "at least 19s"],
+            ),
             (
                 vec![slow_home],
                 ["a: etcd answers in 250.0ms", "500.0ms is given up"],

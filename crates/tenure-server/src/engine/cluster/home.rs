@@ -50,8 +50,7 @@ impl LogHome {
         match &config.home {
             Home::Etcd(etcd) => {
                 let place = format!("etcd, prefix {}, cluster {name}", etcd.prefix);
-                let open =
-                    || Ok(Arc::new(EtcdHome::new(etcd.clone(), attempt)?) as Arc<dyn Files>);
+                let open = || Ok(Arc::new(EtcdHome::new(etcd.clone(), attempt)?) as Arc<dyn Files>);
                 Self::over("etcd", config, place, open)
             }
             Home::Postgres(postgres) => {

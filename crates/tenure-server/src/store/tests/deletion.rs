@@ -116,7 +116,9 @@ async fn forgotten(store: &Store, name: &str) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(SOON, gone).await.expect("a lease that is forgotten");
+    timeout(SOON, gone)
+        .await
+        .expect("a lease that is forgotten");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,7 +152,9 @@ async fn a_name_is_forgotten_after_its_time_unless_the_lease_is_held_awaited_or_
     let full = grant(&store, "ns/more", 6).await.unwrap_err();
     assert_eq!(full.code, Code::OverLimit);
     let polled = LeaseKey::of_text("ns/polled");
-    let subscribed = store.inner.transact(&polled, IfMissing::Refuse, |lease| lease.subscribe());
+    let subscribed = store
+        .inner
+        .transact(&polled, IfMissing::Refuse, |lease| lease.subscribe());
     let subscribed = subscribed.unwrap().value.unwrap();
     let streamed = Topic::Lease(LeaseKey::of_text("ns/streamed"));
     let watch = Subscription::new(&store.inner.events, streamed, false);

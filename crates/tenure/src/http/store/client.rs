@@ -371,7 +371,9 @@ impl StoreClient {
             endpoint: endpoint.clone(),
             reason: error.to_string(),
         })?;
-        client.send(0, &Call::get("active".into()), REQUEST_TIMEOUT).await?;
+        client
+            .send(0, &Call::get("active".into()), REQUEST_TIMEOUT)
+            .await?;
         let mut views = client.cluster().await;
         Ok(views.pop().and_then(|(_, view)| view.ok()))
     }

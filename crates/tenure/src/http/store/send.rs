@@ -141,7 +141,9 @@ impl StoreClient {
             Some(body) if status.is_success() => Ok(body),
             body => Err(self.refusal(index, status, body)),
         };
-        let ownership = headers.get(OWNERSHIP_HEADER).and_then(|ms| ms.to_str().ok()?.parse().ok());
+        let ownership = headers
+            .get(OWNERSHIP_HEADER)
+            .and_then(|ms| ms.to_str().ok()?.parse().ok());
         if let Some(ownership) = ownership {
             self.ownership_ms.store(ownership, Ordering::Relaxed);
         }
@@ -176,13 +178,11 @@ impl StoreClient {
     fn unreachable(&self, index: usize, mut reason: String) -> StoreError {
         let endpoint = self.endpoints[index].clone();
         // A port with TLS closes such a connection.
-        if endpoint.url().scheme() == "http" && reason.contains("connection closed before message") {
+        if endpoint.url().scheme() == "http" && reason.contains("connection closed before message")
+        {
             reason += "; if the server has a certificate, write https";
         }
-        StoreError::Unreachable {
-            endpoint,
-            reason,
-        }
+        StoreError::Unreachable { endpoint, reason }
     }
 
     /// Returns the error for an answer that is not a success, or whose body is of another kind or

@@ -199,7 +199,10 @@ async fn a_request_for_a_promise_passes_over_a_standby_that_does_not_know_the_id
     client.ask_once::<LeaseView>(&call).await.unwrap();
     assert_eq!(servers.asked(), [0, 1, 1]);
     let checked = known.0.lock().unwrap();
-    assert!(checked.iter().all(|id| id.as_deref() == Some("0123")), "{checked:?}");
+    assert!(
+        checked.iter().all(|id| id.as_deref() == Some("0123")),
+        "{checked:?}"
+    );
 }
 
 #[tokio::test]
