@@ -236,7 +236,10 @@ impl Store {
         // The floors of a restored backup cover grants that this store does not have, so existing
         // leases must get epochs above them too.
         if floors.have_restored() {
-            table.number_above(|namespace| floors.of_existing(namespace));
+            table.change_all(|key, entry| {
+                let floor = floors.of_existing(key.namespace());
+                entry.lease.number_above(floor);
+            });
         }
         let [waiting, watching] = [limits.max_waiting, limits.max_watchers].map(Shares::new);
         let answers = Answers::new(limits.max_answers);
@@ -275,9 +278,9 @@ impl Store {
                 .remember(&key, Record::restore_deleted(retired, now));
         }
         if !inner.limits.forget_leases_after.is_zero() {
-            inner.table.visit_all(|key, entry| {
+            inner.table.change_all(|key, entry| {
                 if let Some(at) = inner.next_due(entry, now) {
-                    inner.timer.arm(key.hash(), at, now);
+                    inner.timer.arm(&mut entry.armed, key.hash(), at, now);
                 }
             });
         }

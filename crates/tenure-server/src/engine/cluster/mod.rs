@@ -30,4 +30,4 @@ pub(super) use operator::{backup, init, recover, restore};
 pub(crate) use serving::{OwnershipClock, Serving};
 pub(super) use standby::StandbyError;
 pub(crate) use standby::{Ended, Standby};
-pub(crate) use status::{ClusterStatus, ClusterView};
+pub(crate) use status::ClusterStatus;
