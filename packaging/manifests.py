@@ -35,6 +35,12 @@ def problems(document, documents):
     spec = document.get("spec", {})
     if kind in CUSTOM:
         yield from (f"has no {key}" for key in CUSTOM[kind] if key not in spec)
+        if kind == "ServiceMonitor":
+            selects = spec["selector"]["matchLabels"].items()
+            services = [it["metadata"]["name"] for it in documents
+                        if it["kind"] == "Service" and selects <= it["metadata"]["labels"].items()]
+            if len(services) != 1:
+                yield f"selects {len(services)} Services, and a store behind two is scraped twice: {services}"
         return
     try:
         schemas.validate(document, schemas.latest_version(), strict=True)

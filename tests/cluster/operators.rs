@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tenure_tests::client::plain_http;
-use tenure_tests::cluster::{Cluster, Settings};
+use tenure_tests::cluster::{Cluster, Server, Settings};
 use tenure_tests::process::{json_of, run, stderr, stdout};
 use tenure_tests::receiver::now;
 use tenure_tests::wait_for;
@@ -162,4 +162,80 @@ fn a_log_that_was_begun_by_an_operator_is_taken_over_and_not_begun_again() {
         let none = ask(&cluster.urls(), &[command]);
         assert_eq!(none.status.code(), Some(69), "{none:?}");
     }
+}
+
+#[test]
+fn each_server_names_its_store_and_its_ownership_and_refuses_a_hand_over_to_no_server() {
+    let test = "each_server_names_its_store_and_its_ownership_and_refuses_a_hand_over_to_no_server";
+    let Some(mut cluster) = Cluster::start(test, Settings::short(DEFAULT)) else {
+        return;
+    };
+    let active = cluster.active();
+    let name = cluster.servers[active].name.clone();
+    let urls = cluster.urls();
+    let http = plain_http().build().expect("a client");
+    // The proxies of the test pass no such header on.
+    let headers = |server: &Server| {
+        let get = http.get(format!("http://{}/livez", server.address)).send();
+        let answer = cluster.runtime.block_on(get).expect("an answer");
+        ["tenure-store", "tenure-ownership-ms"].map(|name| {
+            answer
+                .headers()
+                .get(name)
+                .expect(name)
+                .to_str()
+                .expect("text")
+                .to_owned()
+        })
+    };
+    let told: Vec<_> = cluster.servers.iter().map(headers).collect();
+    assert!(told.iter().all(|it| *it == told[0]), "{told:?}");
+    assert_eq!(told[0][1], "3000");
+
+    let hand_over = |to: &str| {
+        let url = format!("{}/v1/cluster/hand-over", urls[active]);
+        let post = http.post(url).json(&json!({"to": to}));
+        cluster.runtime.block_on(async {
+            let answer = post.send().await.expect("an answer");
+            (
+                answer.status().as_u16(),
+                answer.json::<Value>().await.expect("JSON"),
+            )
+        })
+    };
+    let long = "s".repeat(129);
+    for to in ["", "s2\nWARN planted", "s 2", long.as_str(), name.as_str()] {
+        let (status, problem) = hand_over(to);
+        assert_eq!(
+            (status, &problem["code"]),
+            (400, &json!("invalid_name")),
+            "{to:?}: {problem}"
+        );
+    }
+    let log = cluster.servers[active].log();
+    assert!(!log.contains("planted"), "{log}");
+    assert_eq!(cluster.active(), active);
+
+    // A candidate whose timings do not survive a take-over is told so, once.
+    let mut candidate =
+        tenure_tests::process::command(&["run", "--once", "--election", "tests/short"]);
+    for server in &cluster.servers {
+        candidate.args(["--server", &format!("http://{}", server.address)]);
+    }
+    candidate.args(["--lease-duration", "9s", "--", "sleep", "5"]);
+    let output = tenure_tests::process::output(&mut candidate);
+    assert!(output.status.success(), "{output:?}");
+    let warning = "takes over up to 3.8s after a crash, and a leader has 3.0s between";
+    assert_eq!(stderr(&output).matches(warning).count(), 1, "{output:?}");
+
+    // The last term of a server that was killed alone is its own.
+    for server in (0..3).filter(|it| *it != active) {
+        cluster.servers[server].signal(Signal::SIGTERM);
+        assert!(cluster.servers[server].wait().success());
+    }
+    cluster.servers[active].kill();
+    cluster.servers[active].spawn();
+    let server = &cluster.servers[active];
+    server.wait_for_line("this server's own last term was not heard of for 3.0 s");
+    assert!(!server.log().contains(&format!("{name} was not heard of")));
 }

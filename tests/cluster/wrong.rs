@@ -12,6 +12,7 @@ use tenure_tests::cluster::{Cluster, Server, Settings};
 use tenure_tests::needs::{can_run, has_program};
 use tenure_tests::process::{json_of, run};
 use tenure_tests::receiver::now;
+use tenure_tests::wait_for;
 use tokio::runtime::Runtime;
 
 use super::{Bench, DEFAULT, SHORT, pass, renewed_since};
@@ -77,6 +78,71 @@ pub(super) fn require_users(cluster: &Cluster, password: &str) {
         ("enable", json!({})),
     ] {
         cluster.etcd().must(&format!("/v3/auth/{path}"), &body);
+    }
+}
+
+#[test]
+fn standbys_that_may_only_read_are_not_ready_after_they_have_tried_to_take_over() {
+    let test = "standbys_that_may_only_read_are_not_ready_after_they_have_tried_to_take_over";
+    let secrets = tempfile::tempdir().expect("a folder");
+    let file = secrets.path().join("password");
+    fs::write(&file, "secret\n").expect("a file");
+    let mut settings = Settings::short(SHORT);
+    settings.password_file = Some(file);
+    let Some(mut cluster) = Cluster::prepare(test, settings) else {
+        return;
+    };
+    require_users(&cluster, "secret");
+    cluster.run();
+    let active = cluster.active();
+    let root = |cluster: &Cluster, path: &str, body: &Value| {
+        cluster.etcd().must_as("root", "of root", path, body);
+    };
+    let range =
+        json!({"permType": "READ", "key": encode("tenure/"), "range_end": encode("tenure0")});
+    root(&cluster, "/v3/auth/role/add", &json!({"name": "reader"}));
+    root(
+        &cluster,
+        "/v3/auth/role/grant",
+        &json!({"name": "reader", "perm": range}),
+    );
+    root(
+        &cluster,
+        "/v3/auth/user/grant",
+        &json!({"user": "tenure", "role": "reader"}),
+    );
+    root(
+        &cluster,
+        "/v3/auth/user/revoke",
+        &json!({"name": "tenure", "role": "tenure"}),
+    );
+    cluster.servers[active].kill();
+    for standby in (0..3).filter(|it| *it != active) {
+        let server = &cluster.servers[standby];
+        wait_for("a take-over that has failed", || {
+            let view = server.view(&cluster.runtime)?;
+            let is_told = view["reason"]
+                .as_str()?
+                .contains("the last take-over of this server failed");
+            is_told.then_some(())
+        });
+        // Reads succeed between its attempts.
+        for _ in 0..30 {
+            let ready = server.must_get(&cluster.runtime, "/readyz");
+            let view = server.view(&cluster.runtime).expect("a view");
+            assert_eq!(ready.0, 503, "{view}");
+            assert!(view["reason"].is_string(), "{view}");
+            pass(SHORT / 20);
+        }
+    }
+    root(
+        &cluster,
+        "/v3/auth/user/grant",
+        &json!({"user": "tenure", "role": "tenure"}),
+    );
+    let next = cluster.active_beside(active);
+    for standby in (0..3).filter(|it| *it != active && *it != next) {
+        cluster.servers[standby].wait_until_ready(&cluster.runtime);
     }
 }
 

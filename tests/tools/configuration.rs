@@ -83,6 +83,41 @@ fn a_warning_is_logged_for_limits_that_contradict_each_other() {
 }
 
 #[test]
+fn candidates_of_a_cluster_whose_timings_do_not_survive_a_take_over_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.toml");
+    let check = |candidate: &str, ownership: &str| {
+        let text = format!(
+            "{candidate}\n[serve]\nhome = \"etcd://127.0.0.1:1\"\n[cluster]\nownership = \"{ownership}\"\n"
+        );
+        fs::write(&path, text).unwrap();
+        let output = run(&["config", "check", path.to_str().unwrap()]);
+        assert_eq!(code(&output), 0, "{output:?}");
+        stdout(&output)
+    };
+    // By default a leader has 5 s.
+    for (candidate, ownership, needed) in [
+        ("", "3.9s", None),
+        ("", "4s", Some("takes over up to 5.0s")),
+        (
+            "lease_duration = \"11s\"",
+            "3s",
+            Some("takes over up to 3.8s"),
+        ),
+        (
+            "lease_duration = \"36s\"\nrenew_deadline = \"24s\"\nrenew_interval = \"10s\"",
+            "10s",
+            None,
+        ),
+    ] {
+        let text = check(candidate, ownership);
+        let is_told = text.contains("another server of the store takes over");
+        assert_eq!(is_told, needed.is_some(), "{text}");
+        assert!(needed.is_none_or(|needed| text.contains(needed)), "{text}");
+    }
+}
+
+#[test]
 fn an_unknown_variable_is_reported_with_the_nearest_setting() {
     let check = |name: &str| {
         let mut check = command(&["config", "show"]);

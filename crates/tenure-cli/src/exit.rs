@@ -45,7 +45,8 @@ Exit codes:
   2    wrong usage or configuration
   3    refused by the store or the peers, or no such lease; cluster status: no server is active
   4    cluster status: the addresses are of two stores, or two servers are active
-  65   serve, backup, restore, cluster recover: data directory, backup or log is damaged or from
+  65   cluster status: a server refuses the log;
+       serve, backup, restore, cluster recover: data directory, backup or log is damaged or from
        a newer version, or serve: a final backup has moved the store away, or the home of the
        log is another one than before;
        run: the same for the state of a member among peers

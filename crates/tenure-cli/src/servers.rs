@@ -1,6 +1,6 @@
 //! The servers of a cluster, as each of them sees the cluster.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -22,6 +22,9 @@ pub(crate) struct ServerReport {
     /// The state of the server; null if it did not tell it.
     pub(crate) view: Option<ClusterView>,
     pub(crate) error: Option<String>,
+    /// The server that named this one as the active server, if it is not among the addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) named_by: Option<String>,
     /// Whether a store answered that is not in a cluster.
     #[serde(skip)]
     pub(crate) is_alone: bool,
@@ -65,15 +68,73 @@ impl ServerReport {
         );
         let (view, error) = match answer {
             Ok(view) => (Some(view), None),
-            Err(error) => (None, Some(error.to_string())),
+            Err(error) => (None, Some(without_address(&error))),
         };
         Self {
             address: address.to_string(),
             view,
             error,
+            named_by: None,
             is_alone,
         }
     }
+}
+
+/// Returns the text of an error, for a place beside the address.
+fn without_address(error: &StoreError) -> String {
+    match error {
+        StoreError::Unreachable { reason, .. } => format!("can't be reached: {reason}"),
+        StoreError::NotAStore { status, .. } => {
+            format!("answered {status}, which is not an answer of a lease store")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Asks the active server that a standby names, if none of these servers is active and that one is not
+/// among them. The candidates with these addresses do not find it.
+pub(crate) async fn ask_named(
+    client: &StoreClient,
+    views: impl Iterator<Item = &ClusterView> + Clone,
+) -> Option<ServerReport> {
+    if verdict(views.clone()) != Verdict::NoneActive {
+        return None;
+    }
+    let named = views.clone().filter(|view| view.active.is_some());
+    let by = named.max_by_key(|view| (view.generation, view.sequence))?;
+    let active = by.active.as_ref()?;
+    let is_asked = views.clone().any(|view| view.server == active.name);
+    let endpoint = active.url.parse::<Endpoint>().ok().filter(|_| !is_asked)?;
+    let answer = client.active_at(&endpoint).await.map(|view| {
+        // With access control it only says that it is active.
+        view.unwrap_or_else(|| {
+            let mut view = ClusterView::new(&by.name, &active.name, ServerRole::Active, &by.home);
+            view.store.clone_from(&by.store);
+            (view.generation, view.sequence) = (by.generation, by.sequence);
+            view.ownership_ms = by.ownership_ms;
+            view
+        })
+    });
+    Some(ServerReport {
+        named_by: Some(by.server.clone()),
+        ..ServerReport::new(&endpoint, answer)
+    })
+}
+
+/// Returns what is wrong with servers that have the same name. Two addresses may be of one server, which
+/// tells the same start at both.
+pub(crate) fn namesakes<'a>(views: impl Iterator<Item = &'a ClusterView>) -> Vec<String> {
+    let mut starts = BTreeMap::<&str, BTreeSet<&str>>::new();
+    for view in views {
+        let of_name = starts.entry(&view.server).or_default();
+        of_name.extend(view.start.as_deref());
+    }
+    let several = starts.into_iter().filter(|(_, starts)| starts.len() > 1);
+    let text = |(name, _)| {
+        let name = escape(name);
+        format!("two servers have the name {name}: give each server its own cluster.server")
+    };
+    several.map(text).collect()
 }
 
 /// Returns the states that these servers told.
@@ -90,10 +151,10 @@ pub(crate) fn verdict<'a>(views: impl Iterator<Item = &'a ClusterView> + Clone) 
     }
     // Several addresses may be of one server.
     let active = views.filter(|view| view.role == ServerRole::Active);
-    let active: BTreeSet<&str> = active.map(|view| &*view.server).collect();
+    let active: BTreeSet<_> = active.map(|view| (&*view.server, &view.start)).collect();
     let mut active = active
         .into_iter()
-        .map(ToOwned::to_owned)
+        .map(|(name, _)| name.to_owned())
         .collect::<Vec<_>>();
     match active.len() {
         0 => Verdict::NoneActive,
@@ -126,7 +187,15 @@ pub(crate) fn active_server(verdict: Verdict, servers: &[ServerReport]) -> anyho
 /// The error if no server is active.
 fn no_server(servers: &[ServerReport]) -> anyhow::Error {
     if servers.iter().any(|server| server.view.is_some()) {
-        return exit::error(REFUSED, anyhow!("no server is active"));
+        let named = servers.iter().find(|server| server.named_by.is_some());
+        let named = named.map_or_else(String::new, |server| {
+            let by = escape(server.named_by.as_deref().unwrap_or_default());
+            format!(
+                "; {by} names the one at {}, which does not answer as such",
+                server.address
+            )
+        });
+        return exit::error(REFUSED, anyhow!("no server is active{named}"));
     }
     if servers.iter().any(|server| server.is_alone) {
         let text = "the store is not a cluster: one server has all of its leases";
@@ -156,6 +225,7 @@ mod tests {
             address: format!("http://{name}:7400/"),
             view: Some(view),
             error: None,
+            named_by: None,
             is_alone: false,
         }
     }
@@ -185,6 +255,16 @@ mod tests {
         assert_eq!(
             verdict_of(&[a(Active), b(Active)]),
             Verdict::SeveralActive(both)
+        );
+        // Two processes have one name.
+        let [mut one, mut two] = [a(Active), a(Active)];
+        for (server, start) in [(&mut one, "1"), (&mut two, "2")] {
+            server.view.as_mut().unwrap().start = Some(start.into());
+        }
+        let several = verdict_of(&[one, two]);
+        assert_eq!(
+            several,
+            Verdict::SeveralActive(vec!["a".into(), "a".into()])
         );
         // A standby that has not read the log knows no id.
         let new = server("c", Following, None);

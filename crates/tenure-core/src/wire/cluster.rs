@@ -22,6 +22,10 @@ pub struct ClusterView {
     /// The name of this server.
     #[cfg_attr(feature = "schema", schemars(with = "Name"))]
     pub server: String,
+    /// A random id of this start of the server, which tells servers with one name apart; null if the
+    /// server is of an older version.
+    #[serde(default)]
+    pub start: Option<String>,
     /// The part of this server in the cluster.
     pub role: ServerRole,
     /// The number of the last take-over that this server has seen.

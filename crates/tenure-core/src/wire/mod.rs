@@ -39,5 +39,8 @@ pub use view::{History, LeaseList, LeaseView, TermView, WithoutStoreView};
 /// The header of every answer of a store with the id of that store, 32 hexadecimal digits.
 pub const STORE_HEADER: &str = "tenure-store";
 
+/// The header of every answer of a server of a cluster with the ownership duration, in milliseconds.
+pub const OWNERSHIP_HEADER: &str = "tenure-ownership-ms";
+
 #[cfg(test)]
 mod tests;

@@ -204,13 +204,13 @@ impl Size {
     }
 
     fn warning(self) -> String {
-        let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         format!(
-            "etcd has used {:.0} % of its quota ({:.1} of {:.1} GiB): compact and defragment it, \
+            "etcd has used {:.0} % of its quota ({:.1} of {:.1} MiB): compact and defragment it, \
              or raise --quota-backend-bytes; at 90 % changes are refused",
             self.used() * 100.0,
-            gibibytes(self.in_use),
-            gibibytes(self.quota),
+            mebibytes(self.in_use),
+            mebibytes(self.quota),
         )
     }
 }
@@ -262,9 +262,14 @@ mod tests {
         let size = Size::parse(metrics).unwrap();
         assert_eq!(
             size.warning(),
-            "etcd has used 82 % of its quota (1.6 of 2.0 GiB): compact and defragment it, or raise \
-             --quota-backend-bytes; at 90 % changes are refused"
+            "etcd has used 82 % of its quota (1678.5 of 2048.0 MiB): compact and defragment it, or \
+             raise --quota-backend-bytes; at 90 % changes are refused"
         );
+        let small = Size {
+            in_use: 1_700_000,
+            quota: 2_000_000,
+        };
+        assert!(small.warning().contains("(1.6 of 1.9 MiB)"));
         let without_quota = metrics.replace("2.147483648e+09", "0");
         assert_eq!(Size::parse(&without_quota), None);
         assert_eq!(Size::parse(""), None);

@@ -25,7 +25,9 @@ use tracing::error;
 use crate::Store;
 use crate::config::{ClusterConfig, Limits};
 use crate::engine::{self, Ended, Engine, OpenError, Standby};
+use crate::model::StoreId;
 use crate::panics;
+use crate::random::OsRandom;
 use crate::store::{Lasting, Member, Order, ServedStore, StoreSetup};
 
 /// The time between two looks at a hand-over. It is short beside the time of an append.
@@ -85,6 +87,7 @@ impl ClusterMember {
             config: Arc::new(config.clone()),
             serving: standby.serving(),
             status: standby.status(),
+            start: StoreId::random(&mut OsRandom),
             orders: orders.clone(),
         };
         let setup = StoreSetup {

@@ -28,6 +28,8 @@ const TIMES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::fr
 /// The default limit of the time for which a request may bar candidates from a free lease. It is
 /// enough for work of the last term to end, and a wrong unit does not cost hours without a leader.
 const BAR_TIME: Duration = Duration::from_secs(10 * 60);
+const FORGET_TIMES: RangeInclusive<Duration> =
+    Duration::ZERO..=Duration::from_secs(3_650 * 24 * 60 * 60);
 const BAR_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Rules::NATIVE.max_break_period;
 
 /// The type and range of a limit.
@@ -112,6 +114,12 @@ limits! {
     /// lease. Together with `max_leases_per_namespace` this limits the number of leases in the
     /// store, its memory and its disk space.
     max_namespaces: Count usize = 10_000, 1..=MANY;
+    /// Time after which the store deletes a lease that nobody holds, waits for or watches, so that its
+    /// name no longer counts as one of `max_leases_per_namespace`. Default zero: never, because the
+    /// deletion also ends the history of the lease, and a holder of the Azure protocol may renew an
+    /// expired lease. At most ten years. The time counts from the end of the last term, or from the
+    /// start of the store. As after every deletion, a new lease of that name gets greater epochs.
+    forget_leases_after: Time Duration = Duration::ZERO, FORGET_TIMES;
     /// Maximum number of acquires that wait for one lease. Default 10,000: each end of a term
     /// visits them in order under a lock, for less than a millisecond. At least 0. Over it, and over
     /// the [share](Self#shares) of a principal: 429 `over_limit`.

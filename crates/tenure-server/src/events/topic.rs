@@ -80,6 +80,11 @@ impl Topics {
         self.count.load(Ordering::Relaxed) > 0
     }
 
+    /// Returns whether a watcher asked for this lease, and not only for its namespace.
+    pub(crate) fn is_lease_watched(&self, key: &LeaseKey) -> bool {
+        self.is_any_watched() && self.read().contains_key(key.as_str())
+    }
+
     /// Returns whether a watcher asked for renewals of this lease.
     pub(crate) fn wants_renewals(&self, key: &LeaseKey) -> bool {
         if self.renewed.load(Ordering::Relaxed) == 0 {

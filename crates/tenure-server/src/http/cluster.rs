@@ -1,11 +1,11 @@
 //! The routes that show and change which server of a cluster is active.
 
 use axum::http::StatusCode;
-use tenure_core::wire::{ClusterView, Code, Problem, ResignRequest};
+use tenure_core::wire::{ClusterView, Code, Problem, ResignRequest, ServerRole};
 
 use super::auditor::Auditor;
 use super::body::{Json, JsonResult};
-use super::call::Call;
+use super::call::{Call, name};
 use super::health::check_ready;
 
 /// Answers a balancer: is this the server that accepts requests? A store that is not in a cluster
@@ -24,7 +24,14 @@ pub(super) async fn view(call: Call<'_>) -> JsonResult<ClusterView> {
 /// Makes this server give up the log, so that a standby takes over.
 pub(super) async fn hand_over(call: Call<'_>) -> Result<StatusCode, Problem> {
     let request: ResignRequest = call.optional_json()?;
-    call.store.cluster().ok_or_else(no_cluster)?;
+    let view = call.store.cluster().ok_or_else(no_cluster)?;
+    if let Some(to) = &request.to {
+        name("server", to)?;
+        if *to == view.server && view.role == ServerRole::Active {
+            let detail = format!("{to} is this server, which is active already");
+            return Err(Problem::new(Code::InvalidName, detail));
+        }
+    }
     let resigned = async {
         call.store.resign(request.to.clone())?;
         Ok(StatusCode::ACCEPTED)

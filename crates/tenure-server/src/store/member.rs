@@ -11,6 +11,7 @@ use super::{Inner, Store, stopping};
 use crate::config::ClusterConfig;
 use crate::engine::{ClusterStatus, Serving};
 use crate::metrics::{Exposition, Sample};
+use crate::model::StoreId;
 
 /// The part of a store that only a server of a cluster has.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Member {
     /// The deadline up to which the store may answer from its memory.
     pub(crate) serving: Arc<Serving>,
     pub(crate) status: Arc<ClusterStatus>,
+    /// A random id of this start of the server.
+    pub(crate) start: StoreId,
     /// The orders to the thread that follows the log.
     pub(crate) orders: Sender<Order>,
 }
@@ -78,6 +81,7 @@ impl Member {
         let config = &self.config;
         let home = config.home.name();
         let mut view = ClusterView::new(&config.name, &config.server, role, home);
+        view.start = Some(self.start.as_str().into());
         view.reason = status.reason().map(Into::into);
         view.store = status.store;
         (view.generation, view.sequence) = (status.generation, status.sequence);
@@ -146,7 +150,10 @@ impl Member {
         let active = self.status.view().active;
         let active = active.filter(|active| active.name != self.config.server);
         let detail = match &active {
-            Some(active) => format!("{} is the active server of the cluster", active.name),
+            Some(active) => format!(
+                "{} was the active server of the cluster when this server last read the log",
+                active.name
+            ),
             None => "this server of the cluster is not active, and knows no other that is".into(),
         };
         let mut problem = Problem::new(Code::NotActive, detail);
@@ -195,7 +202,8 @@ impl Store {
         };
         let status = member.status.view();
         // Without a copy of the leases a take-over would have to read all of them first.
-        let failure = status.refusal.or(status.error).or(status.take_over_failure);
+        let failure = status.refusal.or(status.error).or(status.copy_failure);
+        let failure = failure.or(status.take_over_failure);
         let is_ready = status.behind.is_some() && failure.is_none();
         is_ready && status.role == OwnershipRole::Following
     }

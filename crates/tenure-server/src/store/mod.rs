@@ -37,6 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use axum::http::HeaderValue;
 use tenure_core::lease::Record;
+use tenure_core::time::millis;
 use tenure_core::wire::{Code, Problem};
 use tenure_core::{Epoch, Instant};
 use tokio::sync::{Notify, Semaphore};
@@ -235,7 +236,10 @@ impl Store {
         // The floors of a restored backup cover grants that this store does not have, so existing
         // leases must get epochs above them too.
         if floors.have_restored() {
-            table.number_above(|namespace| floors.of_existing(namespace));
+            table.change_all(|key, entry| {
+                let floor = floors.of_existing(key.namespace());
+                entry.lease.number_above(floor);
+            });
         }
         let [waiting, watching] = [limits.max_waiting, limits.max_watchers].map(Shares::new);
         let answers = Answers::new(limits.max_answers);
@@ -272,6 +276,13 @@ impl Store {
             inner
                 .table
                 .remember(&key, Record::restore_deleted(retired, now));
+        }
+        if !inner.limits.forget_leases_after.is_zero() {
+            inner.table.change_all(|key, entry| {
+                if let Some(at) = inner.next_due(entry, now) {
+                    inner.timer.arm(&mut entry.armed, key.hash(), at, now);
+                }
+            });
         }
         if inner.confirms() {
             inner.commit_queue.expect_all_confirmed();
@@ -317,10 +328,21 @@ impl Store {
         self.inner.id.as_ref().map_or("", StoreId::as_str)
     }
 
-    /// Returns the id for a header of an answer.
+    /// Returns the id for a header of an answer. A standby has the id of the log that it has read.
     pub(crate) fn id_header(&self) -> Option<HeaderValue> {
+        let inner = &self.inner;
+        let id = match (&inner.id, &inner.member) {
+            (Some(id), _) => HeaderValue::from_str(id.as_str()),
+            (None, member) => HeaderValue::from_str(&member.as_ref()?.status.view().store?),
+        };
         // Hexadecimal digits are a valid header value.
-        HeaderValue::from_str(self.inner.id.as_ref()?.as_str()).ok()
+        id.ok()
+    }
+
+    /// Returns the ownership duration of a server of a cluster, for a header of an answer.
+    pub(crate) fn ownership_header(&self) -> Option<HeaderValue> {
+        let member = self.inner.member.as_ref()?;
+        Some(millis(member.config.ownership).into())
     }
 
     /// Returns the limits that the store was opened with.

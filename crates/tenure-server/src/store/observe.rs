@@ -1,6 +1,7 @@
 //! The execution of a request on one lease: the request reads or changes the locked lease, and its
 //! answer waits until the state that it saw is durable.
 
+use tenure_core::Instant;
 use tenure_core::lease::Record;
 use tenure_core::wire::{Code, LeaseView, Problem};
 
@@ -227,7 +228,8 @@ impl Inner {
         super::tests::panic_if_planted(&key);
         let now = self.clock.now();
         entry.drop_idle_interest();
-        if let Some(at) = entry.lease.record().lapsed_at(now)
+        let forgotten = || self.forget_at(entry).filter(|&at| at <= now);
+        if let Some(at) = entry.lease.record().lapsed_at(now).or_else(forgotten)
             && entry.interest.is_none()
             && turn.is_none()
         {
@@ -237,10 +239,27 @@ impl Inner {
             LeaseTransaction::begin(self, &key, entry).run_timer(turn);
         }
         let over = entry.lease.forget_places(now);
-        for at in over.into_iter().chain(entry.lease.record().next_lapse(now)) {
+        for at in over.into_iter().chain(self.next_due(entry, now)) {
             self.timer.arm(&mut entry.armed, hash, at, now);
         }
         self.tidy(&mut shard, &key);
+    }
+
+    /// Returns the next time at which time alone changes the lease or deletes it.
+    pub(super) fn next_due(&self, entry: &Entry, now: Instant) -> Option<Instant> {
+        let lapse = entry.lease.record().next_lapse(now);
+        lapse.or_else(|| match self.forget_at(entry)? {
+            at if at > now => Some(at),
+            // It is watched, or there is no room for its floor.
+            _ => Some(now + self.limits.forget_leases_after),
+        })
+    }
+
+    /// Returns the time at which a lease is deleted that nobody holds, if such leases are.
+    pub(super) fn forget_at(&self, entry: &Entry) -> Option<Instant> {
+        let (record, after) = (entry.lease.record(), self.limits.forget_leases_after);
+        let may_be_forgotten = !after.is_zero() && entry.is_known() && record.running().is_none();
+        may_be_forgotten.then(|| entry.recent.ended().unwrap_or(self.opened_at) + after)
     }
 
     /// Frees memory that a lease no longer needs after a request or a client has left it.

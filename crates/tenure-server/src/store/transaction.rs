@@ -101,9 +101,16 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// Takes the steps that are due. The turn ends when they are durable or undone.
+    /// Takes the steps that are due, and deletes a lease that is to be forgotten. The turn ends when they are durable or undone.
     pub(super) fn run_timer(mut self, turn: Option<Turn>) {
         self.settle();
+        let forget_at = self.inner.forget_at(self.entry);
+        let is_wanted =
+            || self.entry.interest.is_some() || self.inner.events.topics.is_lease_watched(self.key);
+        if forget_at.is_some_and(|at| at <= self.now) && !is_wanted() {
+            // A refused deletion is tried again later.
+            let _ = self.delete();
+        }
         self.queue_changes();
         if turn.is_some() {
             let (queue, revision) = (&self.inner.commit_queue, self.entry.revision);
@@ -382,7 +389,7 @@ impl<'a> LeaseTransaction<'a> {
         }
         // A renewal that is not a change makes the next step later. The timer then fires too early,
         // and is armed again.
-        if let Some(at) = self.record().next_lapse(self.now) {
+        if let Some(at) = self.inner.next_due(self.entry, self.now) {
             let (timer, hash) = (&self.inner.timer, self.key.hash());
             timer.arm(&mut self.entry.armed, hash, at, self.now);
         }

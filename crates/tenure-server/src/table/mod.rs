@@ -12,7 +12,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use counts::Counts;
 use deleted::Deleted;
-use tenure_core::Epoch;
 use tenure_core::lease::Record;
 
 use crate::config::Limits;
@@ -86,11 +85,11 @@ impl<W> TableBuilder<W> {
 }
 
 impl<W> Table<W> {
-    /// Makes the next epoch of each lease greater than the floor of its namespace too.
-    pub(crate) fn number_above(&self, floor: impl Fn(&str) -> Option<Epoch>) {
+    /// Calls the function with each lease, to change it. One shard is locked at a time.
+    pub(crate) fn change_all(&self, mut change: impl FnMut(&LeaseKey, &mut Entry<W>)) {
         for shard in &self.shards {
             for (key, entry) in lock(shard).entries_mut() {
-                entry.lease.number_above(floor(key.namespace()));
+                change(key, entry);
             }
         }
     }

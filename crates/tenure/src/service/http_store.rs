@@ -1,13 +1,15 @@
 //! A lease service that is a lease store with an HTTP API.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use reqwest::Method;
 use tenure_core::lease::LeaseDuration;
-use tenure_core::lease::candidate::{Answer, Request};
+use tenure_core::lease::candidate::{Answer, Request, Timings};
 use tenure_core::lease::{LeaseId, Metadata};
+use tenure_core::time::millis;
 use tenure_core::wire::{
     AcquireRequest, Code, HandOverRequest, LeaseView, MetadataRequest, Problem, ReleaseRequest,
     RenewManyReply, RenewManyRequest, RenewOne, RenewRequest, RenewResult, ResumeRequest,
@@ -30,6 +32,11 @@ struct HttpStore {
     /// The common part of every acquire, without the lease id and the waiting time.
     acquire: AcquireRequest,
     admission: Admission,
+    timings: Timings,
+    /// Whether the store alone decides: with a fallback, its absence ends no term.
+    is_alone: bool,
+    /// The longest ownership duration, in milliseconds, that was compared with the timings.
+    compared_ms: AtomicU64,
 }
 
 pub(super) fn open(
@@ -52,6 +59,9 @@ pub(super) fn open(
         resume: None,
     };
     Ok(Arc::new(HttpStore {
+        timings: config.timings.clone(),
+        is_alone: check.is_none(),
+        compared_ms: AtomicU64::new(0),
         store: StoreClient::with_http(
             http,
             &config.servers,
@@ -140,6 +150,7 @@ impl LeaseBackend for HttpStore {
                 ..call
             };
             let answer = self.store.ask_once(&call).await;
+            self.compare_timings();
             self.settle(match answer {
                 Ok(_) if releases => Answer::Released.into(),
                 answer => reply_to(answer),
@@ -213,6 +224,19 @@ impl LeaseBackend for HttpStore {
 }
 
 impl HttpStore {
+    /// Warns once if a leader would lose its term while another server of the store takes over.
+    fn compare_timings(&self) {
+        let Some(ownership) = self.store.ownership().filter(|_| self.is_alone) else {
+            return;
+        };
+        let millis = millis(ownership);
+        if self.compared_ms.fetch_max(millis, Ordering::Relaxed) < millis
+            && let Some(warning) = self.timings.take_over_warning(ownership)
+        {
+            tracing::warn!(election = %self.election, "{warning}");
+        }
+    }
+
     /// Adds the request and the origin of the credential to the refusal of a candidate that the
     /// store has never accepted.
     fn settle(&self, reply: BackendReply) -> BackendReply {

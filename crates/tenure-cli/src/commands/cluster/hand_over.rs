@@ -83,6 +83,14 @@ impl HandOver {
                     _ => Ok(()),
                 };
             }
+            if let Some(generation) =
+                taken_again(&active, servers::views(&before), servers::views(&now))
+            {
+                let text = format!(
+                    "no other server took over: {active} is active again, as generation {generation}"
+                );
+                return Err(refused(text));
+            }
             if began.elapsed() > PATIENCE {
                 let text = format!("no other server than {active} is active after {PATIENCE:?}");
                 return Err(anyhow!(text));
@@ -106,6 +114,18 @@ fn other_active<'a>(
         Verdict::SeveralActive(_) | Verdict::SeveralStores(_) => None,
     };
     name.filter(|name| name != before)
+}
+
+/// Returns the generation of the server that has given its part up and is active once more.
+fn taken_again<'a>(
+    active: &str,
+    before: impl Iterator<Item = &'a ClusterView>,
+    now: impl Iterator<Item = &'a ClusterView>,
+) -> Option<u64> {
+    let last = before.map(|view| view.generation).max()?;
+    let again = now.filter(|view| view.server == active && view.role == ServerRole::Active);
+    let mut generations = again.map(|view| view.generation);
+    generations.find(|&generation| generation > last)
 }
 
 /// Returns the server that is to become active; `None` if all standbys may. A server that has no copy

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap::Args;
 use comfy_table::Table;
 use serde_json::json;
-use tenure::store::ClusterView;
+use tenure::store::{ClusterView, ServerRole};
 
+use crate::exit::{self, BAD_DATA};
 use crate::output::{self, escape, or_dash};
 use crate::runtime::block_on;
 use crate::servers::{self, ServerReport, Verdict};
@@ -16,7 +18,7 @@ use crate::store;
 /// Show each server of a cluster: its role, its store, and how far it is behind
 ///
 /// Asks all addresses at once. Exits with 0 if one server is active, 3 if none is, 4 if the addresses
-/// are of two stores or two servers are active, 69 if no address answers.
+/// are of two stores or two servers are active, 65 if a server refuses the log, 69 if no address answers.
 #[derive(Debug, Args)]
 pub(super) struct Status {
     #[command(flatten)]
@@ -29,7 +31,12 @@ pub(super) struct Status {
 impl Status {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let client = store::client(&self.store)?;
-        let servers = block_on(async { anyhow::Ok(servers::ask(&client).await) })?;
+        let servers = block_on(async {
+            let mut servers = servers::ask(&client).await;
+            let named = servers::ask_named(&client, servers::views(&servers)).await;
+            servers.extend(named);
+            anyhow::Ok(servers)
+        })?;
         let verdict = servers::verdict(servers::views(&servers));
         if self.json {
             let active = match &verdict {
@@ -43,10 +50,39 @@ impl Status {
                 if let Some(note) = note(server) {
                     output::line(format_args!("{}: {}", server.address, escape(&note)))?;
                 }
+                if let Some(by) = &server.named_by {
+                    output::line(format_args!(
+                        "{}: named by {} as the active server, and not among the addresses: candidates \
+                         need it there",
+                        server.address,
+                        escape(by)
+                    ))?;
+                }
+            }
+            for finding in servers::namesakes(servers::views(&servers)) {
+                output::line(finding)?;
             }
         }
-        servers::active_server(verdict, &servers).map(drop)
+        servers::active_server(verdict, &servers)?;
+        refusing(&servers)
     }
+}
+
+/// Fails if a server refuses the log: it was lost, damaged or exchanged, although another server may not
+/// have noticed.
+fn refusing(servers: &[ServerReport]) -> anyhow::Result<()> {
+    let refuses = |view: &&ClusterView| view.role == ServerRole::Refusing;
+    let Some(view) = servers::views(servers).find(refuses) else {
+        return Ok(());
+    };
+    let (name, reason) = (
+        escape(&view.server),
+        view.reason.as_deref().unwrap_or("no reason"),
+    );
+    Err(exit::error(
+        BAD_DATA,
+        anyhow!("{name} refuses the log: {}", escape(reason)),
+    ))
 }
 
 fn table(servers: &[ServerReport]) -> Table {
@@ -91,10 +127,7 @@ fn seconds(millis: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tenure::store::ServerRole;
-
     use super::*;
-    use crate::exit;
 
     fn server(name: &str, role: ServerRole, store: &str) -> ServerReport {
         let mut view = ClusterView::new("default", name, role, "etcd");
@@ -103,6 +136,7 @@ mod tests {
             address: format!("http://{name}:7400/"),
             view: Some(view),
             error: None,
+            named_by: None,
             is_alone: false,
         }
     }
@@ -112,6 +146,7 @@ mod tests {
             address: "http://c:7400/".into(),
             view: None,
             error: Some("no".into()),
+            named_by: None,
             is_alone,
         }
     }
@@ -120,7 +155,7 @@ mod tests {
     fn the_exit_code_tells_how_many_servers_and_stores_there_are() {
         let code = |servers: &[ServerReport]| {
             let verdict = servers::verdict(servers::views(servers));
-            let outcome = servers::active_server(verdict, servers);
+            let outcome = servers::active_server(verdict, servers).and_then(|_| refusing(servers));
             outcome.map_or_else(|error| exit::code_of(&error), |_| 0)
         };
         let active = || server("a", ServerRole::Active, "1");
@@ -130,6 +165,10 @@ mod tests {
         assert_eq!(code(&[standby("1"), silent(false)]), 3);
         assert_eq!(code(&[active(), standby("2")]), 4);
         assert_eq!(code(&[active(), server("b", ServerRole::Active, "1")]), 4);
+        assert_eq!(
+            code(&[active(), server("b", ServerRole::Refusing, "1")]),
+            65
+        );
         assert_eq!(code(&[silent(false)]), 69);
         assert_eq!(code(&[silent(true)]), 3, "a store that is no cluster");
     }

@@ -109,6 +109,9 @@ impl Check {
             start_rules::open_access(&checked, checked.serve.listen)?;
         }
         let mut warnings = checked.serve.limits.warnings();
+        if let Some(cluster) = checked.serve.cluster.as_ref().filter(|_| has_lease) {
+            warnings.extend(timings.take_over_warning(cluster.ownership));
+        }
         if let Some(listen) = address_without_key(&settings, &config)? {
             warnings.push(format!(
                 "{listen} is not a loopback address, and no key is set here: tenure run needs key_file, a key \

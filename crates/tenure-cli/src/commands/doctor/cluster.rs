@@ -8,7 +8,7 @@ use tenure::store::{ClusterView, ServerRole};
 
 use super::row;
 use crate::output::escape;
-use crate::servers::{Verdict, verdict};
+use crate::servers::{self, Verdict, verdict};
 
 /// The share of the home's space from which on it should be made larger, in per cent.
 const FULL_PERCENT: u64 = 80;
@@ -62,7 +62,9 @@ pub(super) fn findings(views: &[&ClusterView], timings: &Timings) -> Vec<String>
             durations.join(" and ")
         ));
     }
-    findings.extend(durations.last().and_then(|&ms| too_slow(ms, timings)));
+    let longest = durations.last().map(|&ms| Duration::from_millis(ms));
+    findings.extend(longest.and_then(|it| timings.take_over_warning(it)));
+    findings.extend(servers::namesakes(views.iter().copied()));
     findings
 }
 
@@ -83,22 +85,6 @@ fn slow_home(view: &ClusterView) -> Option<String> {
              up: give it faster disks or a nearer place, or choose a longer ownership",
             escape(&view.server),
             view.home
-        )
-    })
-}
-
-/// Returns the finding if a leader could lose its term while another server takes over.
-fn too_slow(ownership_ms: u64, timings: &Timings) -> Option<String> {
-    let ownership = Duration::from_millis(ownership_ms);
-    // A standby waits for the ownership duration, and looks for the head at intervals.
-    let needed = ownership * 5 / 4;
-    let room = timings.renew_deadline() - timings.renew_interval();
-    (room < needed).then(|| {
-        format!(
-            "another server takes over up to {needed:.1?} after a crash, and a leader has {room:.1?} between \
-             renew interval and renew deadline: choose a lease_duration of at least {:?}, or a shorter \
-             ownership",
-            Duration::from_secs((needed * 3).as_secs() + 1)
         )
     })
 }
@@ -182,6 +168,10 @@ mod tests {
         old.home_warnings = vec!["etcd 3.4.23 has known errors".into()];
         let mut standby = server("b", ServerRole::Following);
         standby.home_warnings = old.home_warnings.clone();
+        let [mut one, mut two] =
+            [ServerRole::Active, ServerRole::Following].map(|role| server("a", role));
+        one.start = Some("1".into());
+        two.start = Some("2".into());
         let mut slow_home = active();
         slow_home.home_latency_us = Some(250_001);
         for (servers, parts) in [
@@ -201,9 +191,16 @@ mod tests {
                 vec![active(), empty],
                 ["b is following", "can't copy the log"],
             ),
+            (
+                vec![one.clone(), one.clone(), two],
+                ["two servers", "have the name a"],
+            ),
             (vec![full], ["80 MiB of 100 MiB", "defragment"]),
             (vec![active(), other], ["3000 ms and 3500 ms", "the same"]),
-            (vec![slow], ["another server takes over", "at least 19s"]),
+            (
+                vec![slow],
+                ["another server of the store takes over", "at least 19s"],
+            ),
             (
                 vec![slow_home],
                 ["a: etcd answers in 250.0ms", "500.0ms is given up"],

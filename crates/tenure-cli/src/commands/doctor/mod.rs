@@ -25,6 +25,7 @@ use crate::exit::{self, UNREACHABLE};
 use crate::lease_view;
 use crate::output;
 use crate::runtime::block_on;
+use crate::servers::{self, ServerReport};
 use crate::settings::{ClientArgs, with_any_election};
 use crate::store;
 use members::MemberReport;
@@ -67,6 +68,9 @@ const SHORT_LEASE: Duration = Duration::from_secs(2);
 struct Report {
     clock: Clock,
     stores: Vec<StoreReport>,
+    /// The active server that a standby names, if it is not among the addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    named: Option<ServerReport>,
     /// The members of the fallback.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     members: Vec<MemberReport>,
@@ -203,7 +207,9 @@ async fn examine(
             ids.join(", ")
         ));
     }
-    let servers: Vec<_> = stores.iter().filter_map(|it| it.cluster.as_ref()).collect();
+    let mut servers: Vec<_> = stores.iter().filter_map(|it| it.cluster.as_ref()).collect();
+    let named = named_active(config, &servers).await;
+    servers.extend(named.iter().filter_map(|it| it.view.as_ref()));
     findings.extend(cluster::findings(&servers, config.timings()));
     let members = members::examine(settings).await?;
     let ids: Vec<&str> = ids.into_iter().collect();
@@ -217,10 +223,17 @@ async fn examine(
     Ok(Report {
         clock,
         stores,
+        named,
         members,
         timings: output::timings(config.timings()),
         findings,
     })
+}
+
+/// Asks the active server that one of these servers names at another address than those of the store.
+async fn named_active(config: &Config, servers: &[&ClusterView]) -> Option<ServerReport> {
+    let client = StoreClient::with_root_certificates(config.servers(), &config.roots).ok()?;
+    servers::ask_named(&client, servers.iter().copied()).await
 }
 
 impl Clock {
@@ -414,6 +427,18 @@ impl Report {
         row("clock", format_args!("{}: {state}", clock.source))?;
         for store in &self.stores {
             store.print(verbose)?;
+        }
+        if let Some(named) = &self.named {
+            let state = named.error.as_deref().unwrap_or("active");
+            row(
+                "store",
+                format_args!(
+                    "{}: {}, not among the addresses, named by {}",
+                    named.address,
+                    output::escape(state),
+                    output::escape(named.named_by.as_deref().unwrap_or_default())
+                ),
+            )?;
         }
         for member in &self.members {
             member.print()?;

@@ -156,6 +156,23 @@ impl Timings {
         self.renew_deadline + self.stop_grace
     }
 
+    /// Returns a warning if a leader could lose its term while another server of the store's cluster
+    /// takes over: after a crash that takes up to 5/4 of the ownership duration, because a standby waits
+    /// for the ownership duration and looks at the log at intervals.
+    #[must_use]
+    pub fn take_over_warning(&self, ownership: Duration) -> Option<String> {
+        let needed = ownership * 5 / 4;
+        let room = self.renew_deadline - self.renew_interval;
+        (room <= needed).then(|| {
+            format!(
+                "another server of the store takes over up to {needed:.1?} after a crash, and a leader has \
+                 {room:.1?} between renew interval and renew deadline: choose a lease_duration of at least \
+                 {:?}, or a shorter cluster.ownership",
+                Duration::from_secs((needed * 3).as_secs() + 1)
+            )
+        })
+    }
+
     /// Returns the time from the hard stop to the end of the lease.
     #[must_use]
     pub fn margin(&self) -> Duration {

@@ -352,9 +352,13 @@ impl Standby {
         let (text, is_silent) = match silent {
             Some(value) => {
                 let own = log.machine.timings().ownership();
+                // Another process had the name of this server, usually before a restart.
+                let text = match value.about.server == log.server {
+                    true => "this server's own last term",
+                    false => &value.about.server,
+                };
                 let text = format!(
-                    "{} was not heard of for {}, taking over as generation {}",
-                    value.about.server,
+                    "{text} was not heard of for {}, taking over as generation {}",
                     seconds(own.max(value.tail.ownership)),
                     header.generation
                 );

@@ -97,7 +97,7 @@ pub(crate) static ROUTES: [Route; 33] = [
     )
     .body(optional::<ResignRequest>())
     .answers(&[nothing(202)])
-    .codes(&[Code::UnknownRoute, Code::NotActive]),
+    .codes(&[Code::InvalidName, Code::UnknownRoute, Code::NotActive]),
     named("openapi", Tag::Store, "this description of the API")
         .at(
             GET,

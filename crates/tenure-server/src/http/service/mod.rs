@@ -26,7 +26,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use futures_util::FutureExt;
-use tenure_core::wire::{Code, Problem, STORE_HEADER};
+use tenure_core::wire::{Code, OWNERSHIP_HEADER, Problem, STORE_HEADER};
 use tracing::error;
 
 use super::authorize;
@@ -56,6 +56,9 @@ pub use span::set_remote_parent;
 
 /// The header of every answer with the id of the store.
 const STORE: HeaderName = HeaderName::from_static(STORE_HEADER);
+
+/// The header of every answer of a server of a cluster.
+const OWNERSHIP: HeaderName = HeaderName::from_static(OWNERSHIP_HEADER);
 
 /// The header with which a server forbids nginx to collect an answer before it passes it on.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -232,6 +235,9 @@ impl HttpService {
             let headers = response.headers_mut();
             if let Some(id) = store.id_header() {
                 headers.insert(STORE, id);
+            }
+            if let Some(ownership) = store.ownership_header() {
+                headers.insert(OWNERSHIP, ownership);
             }
             if is_read {
                 forbid_keeping(&mut response);

@@ -1,6 +1,8 @@
 //! Deletions, and leases that are created again.
 
 use crate::clock;
+use crate::events::{Subscription, Topic};
+use crate::store::observe::IfMissing;
 
 use super::*;
 
@@ -104,4 +106,76 @@ async fn a_deletion_does_not_make_retired_lease_ids_valid_again() {
         let late = acquire(&store, number, Duration::ZERO);
         assert_eq!(refusal(late).await, Code::LeaseIdRetired);
     }
+}
+
+/// Waits until the store has no such lease.
+async fn forgotten(store: &Store, name: &str) {
+    let key = LeaseKey::of_text(name);
+    let gone = async {
+        while store.knows(&key) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, gone)
+        .await
+        .expect("a lease that is forgotten");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_is_forgotten_after_its_time_unless_the_lease_is_held_awaited_or_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let after = Duration::from_millis(300);
+    let mut config = StoreConfig::embedded(folder.path());
+    config.limits.max_leases_per_namespace = 5;
+    let grant = async |store: &Store, name: &str, number| {
+        let key = LeaseKey::of_text(name);
+        let queued = queued(number, Duration::ZERO);
+        store.acquire(&key, &queued).await.map(|view| view.epoch)
+    };
+    let release = async |store: &Store, name: &str, number| {
+        let release = Operation::Release(id(number));
+        let key = LeaseKey::of_text(name);
+        store.operate(&key, &release, None).await.unwrap();
+    };
+    let store = Store::open(config.clone()).unwrap();
+    let far = grant(&store, "ns/before", 1).await.unwrap();
+    release(&store, "ns/before", 1).await;
+    store.close();
+    drop(store);
+
+    // A lease that was free at the start is forgotten, too; without the limit it stays.
+    config.limits.forget_leases_after = after;
+    let store = Store::open(config.clone()).unwrap();
+    for (name, number) in [("held", 2), ("polled", 3), ("streamed", 4), ("gone", 5)] {
+        grant(&store, &format!("ns/{name}"), number).await.unwrap();
+    }
+    let full = grant(&store, "ns/more", 6).await.unwrap_err();
+    assert_eq!(full.code, Code::OverLimit);
+    let polled = LeaseKey::of_text("ns/polled");
+    let subscribed = store
+        .inner
+        .transact(&polled, IfMissing::Refuse, |lease| lease.subscribe());
+    let subscribed = subscribed.unwrap().value.unwrap();
+    let streamed = Topic::Lease(LeaseKey::of_text("ns/streamed"));
+    let watch = Subscription::new(&store.inner.events, streamed, false);
+    for (name, number) in [("polled", 3), ("streamed", 4), ("gone", 5)] {
+        release(&store, &format!("ns/{name}"), number).await;
+    }
+    let ended = tokio::time::Instant::now();
+    let (before, gone) = (LeaseKey::of_text("ns/before"), LeaseKey::of_text("ns/gone"));
+    forgotten(&store, before.as_str()).await;
+    forgotten(&store, gone.as_str()).await;
+    // The end of a term is known to a tenth of a second.
+    assert!(ended.elapsed() >= after - Duration::from_millis(150));
+    // There is room again, and epochs go on.
+    let again = grant(&store, "ns/before", 7).await.unwrap();
+    assert!(again > far, "{again:?} after {far:?}");
+    for name in ["ns/held", "ns/polled", "ns/streamed"] {
+        assert!(store.knows(&LeaseKey::of_text(name)), "{name}");
+    }
+    drop((subscribed, watch));
+    forgotten(&store, "ns/polled").await;
+    forgotten(&store, "ns/streamed").await;
+    assert!(store.knows(&LeaseKey::of_text("ns/held")));
+    assert!(store.knows(&before), "it is held again");
 }

@@ -7,6 +7,7 @@ use tenure_core::Instant;
 use super::*;
 use crate::config::ClusterConfig;
 use crate::engine::{ClusterStatus, OwnershipClock, Serving};
+use crate::model::StoreId;
 use crate::store::observe::IfMissing;
 use crate::store::{Member, OverviewFilter};
 
@@ -22,6 +23,7 @@ fn active() -> (Store, Arc<AtomicU64>) {
         config: Arc::new(ClusterConfig::in_memory("store-1")),
         serving: Arc::new(serving),
         status: Arc::new(ClusterStatus::new("etcd")),
+        start: StoreId::default(),
         orders: channel().0,
     };
     let setup = StoreSetup {

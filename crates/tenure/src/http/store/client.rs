@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
@@ -40,6 +40,8 @@ pub struct StoreClient {
     pub(super) confirmed: Arc<AtomicUsize>,
     /// The endpoint that gets the next request first.
     pub(super) current: Arc<AtomicUsize>,
+    /// The ownership duration that a server of a cluster has told last, in milliseconds; zero if none.
+    pub(super) ownership_ms: Arc<AtomicU64>,
 }
 
 /// No endpoint.
@@ -172,6 +174,7 @@ impl StoreClient {
             check: None,
             confirmed: Arc::new(NONE.into()),
             current: Arc::default(),
+            ownership_ms: Arc::default(),
         })
     }
 
@@ -353,6 +356,33 @@ impl StoreClient {
             (endpoint.clone(), self.ask(index, call, call.timeout).await)
         });
         join_all(each).await
+    }
+
+    /// Asks the server at an address that is not one of this client's own, because another server has
+    /// named it as the active one. The requests have no credential. Returns `None` if that server is
+    /// active and tells no more without one.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]: it is not active, or does not answer.
+    pub async fn active_at(&self, endpoint: &Endpoint) -> Result<Option<ClusterView>, StoreError> {
+        let client = Self::with_root_certificates(std::slice::from_ref(endpoint), &self.roots);
+        let client = client.map_err(|error| StoreError::Unreachable {
+            endpoint: endpoint.clone(),
+            reason: error.to_string(),
+        })?;
+        client
+            .send(0, &Call::get("active".into()), REQUEST_TIMEOUT)
+            .await?;
+        let mut views = client.cluster().await;
+        Ok(views.pop().and_then(|(_, view)| view.ok()))
+    }
+
+    /// Returns the ownership duration of the cluster's servers, if the store is a cluster and has
+    /// answered.
+    pub(crate) fn ownership(&self) -> Option<Duration> {
+        let millis = self.ownership_ms.load(Ordering::Relaxed);
+        (millis > 0).then(|| Duration::from_millis(millis))
     }
 
     /// Lets the active server of a cluster give its part to another server.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
-use tenure_core::wire::STORE_HEADER;
+use tenure_core::wire::{OWNERSHIP_HEADER, STORE_HEADER};
 
 use super::Endpoint;
 use super::client::{Call, NONE, StoreClient};
@@ -99,7 +99,9 @@ impl StoreClient {
     async fn confirm(&self, index: usize, timeout: Duration) -> Result<(), StoreError> {
         match &self.check {
             Some(check) if !check.is_known() || self.confirmed.load(Ordering::Relaxed) != index => {
-                self.ping_at(index, timeout).await.map(|_| ())
+                // A standby refuses this, also if it has not read the log and knows no id.
+                let call = Call::get("active".into());
+                self.send(index, &call, timeout).await.map(|_| ())
             }
             _ => Ok(()),
         }
@@ -139,6 +141,12 @@ impl StoreClient {
             Some(body) if status.is_success() => Ok(body),
             body => Err(self.refusal(index, status, body)),
         };
+        let ownership = headers
+            .get(OWNERSHIP_HEADER)
+            .and_then(|ms| ms.to_str().ok()?.parse().ok());
+        if let Some(ownership) = ownership {
+            self.ownership_ms.store(ownership, Ordering::Relaxed);
+        }
         let id = headers.get(STORE_HEADER).and_then(|id| id.to_str().ok());
         // A standby that has not read the log yet does not know the id of the store. It has executed
         // nothing.
@@ -167,11 +175,14 @@ impl StoreClient {
         format!("{}/{path}", endpoint.trim_end_matches('/'))
     }
 
-    fn unreachable(&self, index: usize, reason: String) -> StoreError {
-        StoreError::Unreachable {
-            endpoint: self.endpoints[index].clone(),
-            reason,
+    fn unreachable(&self, index: usize, mut reason: String) -> StoreError {
+        let endpoint = self.endpoints[index].clone();
+        // A port with TLS closes such a connection.
+        if endpoint.url().scheme() == "http" && reason.contains("connection closed before message")
+        {
+            reason += "; if the server has a certificate, write https";
         }
+        StoreError::Unreachable { endpoint, reason }
     }
 
     /// Returns the error for an answer that is not a success, or whose body is of another kind or

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
 use tenure_core::lease::State;
 use tenure_core::lease::candidate::{Timings, TimingsOptions};
-use tenure_core::wire::{Code, LeaseView, Problem, STORE_HEADER};
+use tenure_core::wire::{Code, LeaseView, OWNERSHIP_HEADER, Problem, STORE_HEADER};
 use tokio::net::TcpListener;
 
 use super::client::CheckStore;
@@ -86,7 +86,8 @@ async fn answer(mode: Mode, path: &str) -> Response {
     };
     let mut response = match mode.clone() {
         Mode::Hang => pending().await,
-        Mode::Active if path == "/livez" => StatusCode::OK.into_response(),
+        _ if path == "/livez" => StatusCode::OK.into_response(),
+        Mode::Active if path == "/active" => StatusCode::OK.into_response(),
         Mode::Active => {
             let mut view = LeaseView::new("tests", "job", State::Leased);
             view.epoch = Some(7);
@@ -99,9 +100,10 @@ async fn answer(mode: Mode, path: &str) -> Response {
         Mode::NewStandby => refusal(Problem::new(Code::NotActive, "this server is a standby")),
         Mode::Refuse(code) => refusal(Problem::new(code, "no")),
     };
+    let headers = response.headers_mut();
+    headers.insert(OWNERSHIP_HEADER, 3_000.into());
     if mode != Mode::NewStandby {
-        let id = "0123".parse().unwrap();
-        response.headers_mut().insert(STORE_HEADER, id);
+        headers.insert(STORE_HEADER, "0123".parse().unwrap());
     }
     response
 }
@@ -178,9 +180,29 @@ async fn a_standby_without_the_id_of_the_store_is_not_taken_for_another_store() 
     let servers = Servers::start(&[Mode::NewStandby, Mode::Active]).await;
     let known = Arc::new(Known::default());
     let client = servers.client().with_check(Some(known.clone()));
+    assert_eq!(client.ownership(), None);
     client.lease(&job()).await.unwrap();
     assert_eq!(servers.asked(), [0, 1]);
     assert_eq!(*known.0.lock().unwrap(), [Some("0123".to_owned())]);
+    assert_eq!(client.ownership(), Some(Duration::from_secs(3)));
+}
+
+#[tokio::test]
+async fn a_request_for_a_promise_passes_over_a_standby_that_does_not_know_the_id_of_its_store() {
+    let servers = Servers::start(&[Mode::NewStandby, Mode::Active]).await;
+    let known = Arc::new(Known::default());
+    let client = servers.client().with_check(Some(known.clone()));
+    let call = super::Call {
+        is_promise: true,
+        ..super::Call::get(super::path(&job(), ""))
+    };
+    client.ask_once::<LeaseView>(&call).await.unwrap();
+    assert_eq!(servers.asked(), [0, 1, 1]);
+    let checked = known.0.lock().unwrap();
+    assert!(
+        checked.iter().all(|id| id.as_deref() == Some("0123")),
+        "{checked:?}"
+    );
 }
 
 #[tokio::test]
