@@ -108,7 +108,7 @@ fn a_successor_has_the_leases_of_a_log_that_was_compacted() {
     };
     for server in &cluster.servers {
         let text = fs::read_to_string(server.config()).expect("a file");
-        let text = text.replace("compact = \"off\"", "compact = \"10s\"");
+        let text = text.replace("compact=off", "compact=10s");
         fs::write(server.config(), text).expect("a file");
     }
     cluster.run();

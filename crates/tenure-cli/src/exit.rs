@@ -182,7 +182,6 @@ fn of_restore(error: &RestoreError) -> u8 {
     match error {
         RestoreError::Backup(error) | RestoreError::Folder(error) => of_open(error),
         RestoreError::Damaged { .. } | RestoreError::EpochsUsedUp { .. } => BAD_DATA,
-        RestoreError::Documents { .. } => BAD_CONFIGURATION,
         RestoreError::Log { error, .. } => of_recover(error),
         _ => 1,
     }

@@ -89,6 +89,11 @@ impl MemoryHome {
         Some(matches!(replaced, Replaced::Done { .. }))
     }
 
+    /// Deletes a value, as another program does.
+    pub fn remove(&self, key: &RegisterKey) {
+        self.lock().values.remove(key);
+    }
+
     /// Loses the last writes of registers, as a restore of a backup with the same identity does.
     pub fn go_back(&self, writes: usize) {
         let mut state = self.lock();

@@ -81,6 +81,8 @@ mod support {
 
 pub use clock::WrongClock;
 pub use cluster::ClusterMember;
+#[cfg(feature = "bucket")]
+pub use config::BucketConfig;
 pub use config::{
     ClusterAccess, ClusterConfig, Compaction, EtcdConfig, Failover, Home, HomeUrl, PostgresConfig,
     PostgresUrl,

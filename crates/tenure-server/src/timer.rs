@@ -1,6 +1,6 @@
 //! The times at which time alone changes leases.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ type Due = (Instant, u64);
 ///
 /// A time may be too early, because a renewal does not touch the timer: the lease gets its next
 /// time when this one has come. A lease has one time, so requests that come and go can't fill the
-/// timer.
+/// timer. The lease itself remembers this time (`armed`), and keeps it when it has come: a time that is
+/// over counts as none.
 ///
 /// Very many leases may end at once, for example those of a rack that has failed. An end for which
 /// no request waits does not go before requests: only [`ENDS_AT_ONCE`] of them are in the commit
@@ -41,8 +42,6 @@ struct State {
     due: BTreeSet<Due>,
     /// Terms that are over, and for whose end no request waits.
     ends: BTreeSet<Due>,
-    /// The time of each lease in one of these sets.
-    times: HashMap<u64, Instant>,
     /// The number of turns that ends have at present.
     turns: usize,
     /// No end gets a turn before this time.
@@ -58,25 +57,20 @@ impl Timer {
     /// Creates a timer with these times.
     pub(crate) fn of(due: Vec<Due>) -> Self {
         let timer = Self::default();
-        let mut state = timer.lock();
-        state.times = due.iter().map(|&(at, hash)| (hash, at)).collect();
-        state.due = due.into_iter().collect();
-        drop(state);
+        timer.lock().due = due.into_iter().collect();
         timer
     }
 
     /// Makes the lease with this hash due at this time, or at its earlier time unless that is over.
-    pub(crate) fn arm(&self, hash: u64, at: Instant, now: Instant) {
-        let mut state = self.lock();
-        if state
-            .times
-            .get(&hash)
-            .is_some_and(|due| now < *due && *due <= at)
-        {
+    /// The caller holds the lock of the lease.
+    pub(crate) fn arm(&self, armed: &mut Instant, hash: u64, at: Instant, now: Instant) {
+        // If `next` has returned the lease meanwhile, its thread waits for the lock and arms it again.
+        if now < *armed && *armed <= at {
             return;
         }
-        state.forget(hash);
-        state.times.insert(hash, at);
+        let mut state = self.lock();
+        state.forget((*armed, hash));
+        *armed = at;
         state.due.insert((at, hash));
         let is_first = state.due.first() == Some(&(at, hash));
         drop(state);
@@ -86,15 +80,15 @@ impl Timer {
     }
 
     /// Removes a lease.
-    pub(crate) fn forget(&self, hash: u64) {
-        self.lock().forget(hash);
+    pub(crate) fn forget(&self, armed: Instant, hash: u64) {
+        self.lock().forget((armed, hash));
     }
 
     /// Lets a lease whose term has ended at `at` wait for its turn, because no request waits for it.
-    pub(crate) fn postpone(&self, hash: u64, at: Instant) {
+    pub(crate) fn postpone(&self, armed: &mut Instant, hash: u64, at: Instant) {
         let mut state = self.lock();
-        state.forget(hash);
-        state.times.insert(hash, at);
+        state.forget((*armed, hash));
+        *armed = at;
         state.ends.insert((at, hash));
     }
 
@@ -104,7 +98,7 @@ impl Timer {
     }
 
     /// Blocks until a lease is due, or an end has its turn. Returns the hash of the lease, which then
-    /// has no time; `None` when the timer is closed.
+    /// has no time; `None` when the timer is closed. The caller locks the lease and arms it again.
     pub(crate) fn next(self: &Arc<Self>, clock: &Clock) -> Option<(u64, Option<Turn>)> {
         let mut state = self.lock();
         while !state.closing {
@@ -112,14 +106,12 @@ impl Timer {
             let next = state.due.first().map(|(at, _)| *at);
             if next.is_some_and(|at| at <= now) {
                 let (_, hash) = state.due.pop_first()?;
-                state.times.remove(&hash);
                 return Some((hash, None));
             }
             let has_end = state.turns < ENDS_AT_ONCE && !state.ends.is_empty();
             let turn_at = has_end.then_some(state.rest_until);
             if turn_at.is_some_and(|at| at <= now) {
                 let (_, hash) = state.ends.pop_first()?;
-                state.times.remove(&hash);
                 state.turns += 1;
                 return Some((hash, Some(Turn(Arc::clone(self)))));
             }
@@ -143,10 +135,8 @@ impl Timer {
 }
 
 impl State {
-    fn forget(&mut self, hash: u64) {
-        if let Some(at) = self.times.remove(&hash) {
-            let _ = self.due.remove(&(at, hash)) || self.ends.remove(&(at, hash));
-        }
+    fn forget(&mut self, due: Due) {
+        let _ = self.due.remove(&due) || self.ends.remove(&due);
     }
 }
 
@@ -176,10 +166,11 @@ mod tests {
         let (timer, clock) = (Arc::new(Timer::default()), Clock::start());
         let now = clock.now();
         let later = |ms| now + Duration::from_millis(ms);
-        timer.arm(1, later(3_600_000), now);
+        let mut armed = [Instant::default(); 2];
+        timer.arm(&mut armed[0], 1, later(3_600_000), now);
         std::thread::scope(|scope| {
             let found = scope.spawn(|| timer.next(&clock).unwrap().0);
-            timer.arm(2, later(20), now);
+            timer.arm(&mut armed[1], 2, later(20), now);
             assert_eq!(found.join().unwrap(), 2);
         });
         assert!(clock.now() >= later(20));
@@ -189,40 +180,41 @@ mod tests {
 
     #[test]
     fn a_lease_has_one_time_the_earliest_one_that_is_not_over() {
-        let timer = Timer::default();
+        let (timer, mut armed) = (Timer::default(), Instant::default());
         for (time, now, expected) in [(3, 0, 3), (2, 0, 2), (5, 0, 2), (5, 2, 5), (4, 3, 4)] {
-            timer.arm(1, at(time), at(now));
+            timer.arm(&mut armed, 1, at(time), at(now));
             let state = timer.lock();
             assert!(state.due.iter().eq(&[(at(expected), 1)]), "{state:?}");
         }
-        timer.forget(1);
-        let state = timer.lock();
-        assert!(state.due.is_empty() && state.times.is_empty());
+        timer.forget(armed, 1);
+        assert!(timer.lock().due.is_empty());
     }
 
     #[test]
     fn so_many_ends_have_a_turn_and_a_lease_that_is_due_goes_before_them() {
         let (timer, clock) = (Arc::new(Timer::default()), Clock::start());
         let last = ENDS_AT_ONCE as u64;
-        (0..=last).for_each(|hash| timer.postpone(hash, at(0)));
+        (0..=last).for_each(|hash| timer.postpone(&mut at(0), hash, at(0)));
         let turns: Vec<_> = (0..last).map(|_| timer.next(&clock).unwrap()).collect();
         assert!(turns.iter().all(|(_, turn)| turn.is_some()));
         // There is no further turn, so only this lease can be next.
-        timer.arm(1_000, clock.now() + Duration::from_millis(20), at(0));
+        let soon = clock.now() + Duration::from_millis(20);
+        timer.arm(&mut at(0), 1_000, soon, at(0));
         let (hash, turn) = timer.next(&clock).unwrap();
         assert!(hash == 1_000 && turn.is_none());
         drop(turns);
         assert_eq!(timer.next(&clock).unwrap().0, last);
-        assert!(timer.lock().times.is_empty());
+        assert!(timer.lock().ends.is_empty());
     }
 
     #[test]
     fn an_end_that_a_request_has_recorded_leaves_and_ends_rest_after_an_undo() {
         let (timer, clock) = (Arc::new(Timer::default()), Clock::start());
-        timer.postpone(1, at(1));
-        timer.postpone(2, at(1));
+        let mut armed = [Instant::default(); 2];
+        timer.postpone(&mut armed[0], 1, at(1));
+        timer.postpone(&mut armed[1], 2, at(1));
         let hour = clock.now() + Duration::from_secs(3_600);
-        timer.arm(1, hour, clock.now());
+        timer.arm(&mut armed[0], 1, hour, clock.now());
         let until = clock.now() + Duration::from_millis(20);
         timer.rest_until(until);
         assert_eq!(timer.next(&clock).unwrap().0, 2);

@@ -45,7 +45,7 @@ pub(super) fn check(settings: &Settings, config: &ClusterConfig) -> Result<(), C
 /// would be a store of its own, beside that of the cluster.
 fn refuse_alone(settings: &Settings) -> Result<(), ConfigError> {
     let key = home::key(settings);
-    let reason = "the servers of a [cluster] share a home in etcd or PostgreSQL";
+    let reason = "the servers of a [cluster] share a home in etcd, PostgreSQL or a bucket";
     match settings.origin(key) {
         _ if !settings.has_table("cluster") => Ok(()),
         None => Err(ConfigError::missing(

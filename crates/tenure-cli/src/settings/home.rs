@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tenure_config::{ConfigError, Origin, Settings, warn_of_secret};
 use tenure_core::file_path;
+#[cfg(feature = "bucket")]
+use tenure_server::BucketConfig;
 use tenure_server::{Compaction, EtcdConfig, Failover, Home, HomeUrl, PostgresConfig, PostgresUrl};
 
 const HOME: &str = "serve.home";
@@ -14,7 +16,7 @@ const DATA_DIR: &str = "serve.data_dir";
 
 /// The right forms, for messages.
 pub(crate) const FORMS: &str = "write \"folder:/var/lib/tenure\", \"memory\", \
-     \"postgres://USER@HOST/DATABASE?sslmode=verify-full\" or \"etcds://HOST:2379/PREFIX\"";
+     \"postgres://USER@HOST/DATABASE?sslmode=verify-full\", \"etcds://HOST:2379/PREFIX\" or \"s3://BUCKET/PREFIX\"";
 
 /// The shortest interval between two compactions. Each costs etcd some work.
 const MIN_COMPACTION: Duration = Duration::from_secs(10);
@@ -96,6 +98,8 @@ fn home(text: &str, file: Option<&Path>) -> Result<StoreHome, String> {
     let home = match &*url.scheme {
         "postgres" | "postgresql" => Home::Postgres(postgres(text, url, file)?),
         "etcd" | "etcds" => Home::Etcd(etcd(url, file)?),
+        #[cfg(feature = "bucket")]
+        "s3" | "gs" | "az" => Home::Bucket(bucket(text, &url)?),
         other => return Err(format!("{other}:// is no home: {FORMS}")),
     };
     Ok(StoreHome::Shared(home))
@@ -121,6 +125,25 @@ fn postgres(text: &str, url: HomeUrl, file: Option<&Path>) -> Result<PostgresCon
     Ok(config)
 }
 
+/// Credentials, region and other settings are those of the environment, or of the machine.
+#[cfg(feature = "bucket")]
+fn bucket(text: &str, url: &HomeUrl) -> Result<BucketConfig, String> {
+    let (place, _) = text.split_once('?').unwrap_or((text, ""));
+    let mut config = BucketConfig::new(place);
+    for (key, value) in &url.parameters {
+        match (&**key, &*url.scheme) {
+            ("endpoint", "s3") => config.endpoint = Some(value.clone()),
+            _ => {
+                return Err(format!(
+                    "the parameter {key} is not known: a bucket of S3 has endpoint, and the other \
+                     settings are the variables AWS_*, GOOGLE_* and AZURE_*"
+                ));
+            }
+        }
+    }
+    Ok(config)
+}
+
 fn etcd(url: HomeUrl, file: Option<&Path>) -> Result<EtcdConfig, String> {
     let scheme = match &*url.scheme {
         "etcds" => "https",
@@ -140,21 +163,17 @@ fn etcd(url: HomeUrl, file: Option<&Path>) -> Result<EtcdConfig, String> {
     }
     let mut is_plain_http_allowed = false;
     for (key, value) in &url.parameters {
-        match &**key {
-            "password_file" => config.password_file = Some(readable(key, value)?),
-            "ca_file" => config.ca_file = Some(readable(key, value)?),
-            "certificate" => config.certificate = Some(readable(key, value)?),
-            "key" => config.key = Some(readable(key, value)?),
-            "compact" => config.compact = compaction(value)?,
-            "allow_plain_http" => {
-                let parsed = value.parse();
-                is_plain_http_allowed =
-                    parsed.map_err(|_| format!("{key}={value} must be true or false"))?;
-            }
+        match (&**key, &**value) {
+            ("password_file", _) => config.password_file = Some(readable(key, value)?),
+            ("ca_file", _) => config.ca_file = Some(readable(key, value)?),
+            ("certificate", _) => config.certificate = Some(readable(key, value)?),
+            ("key", _) => config.key = Some(readable(key, value)?),
+            ("compact", _) => config.compact = compaction(value)?,
+            ("allow_plain_http", "true") => is_plain_http_allowed = true,
             _ => {
                 return Err(format!(
-                    "the parameter {key} is not known: known are password_file, ca_file, certificate, \
-                     key, compact, allow_plain_http"
+                    "the parameter {key}={value} is not known: known are password_file, ca_file, \
+                     certificate, key, compact, allow_plain_http=true"
                 ));
             }
         }
@@ -197,17 +216,13 @@ fn prefix(path: &str) -> Result<String, String> {
 }
 
 fn compaction(text: &str) -> Result<Compaction, String> {
-    match text {
-        "auto" => Ok(Compaction::Auto),
-        "off" => Ok(Compaction::Off),
-        text => match humantime::parse_duration(text) {
-            Ok(interval) if interval >= MIN_COMPACTION => Ok(Compaction::Every(interval)),
-            Ok(_) => Err(format!(
-                "compact={text} must be at least {MIN_COMPACTION:?}"
-            )),
-            Err(error) => Err(format!(
-                "compact={text}: {error}; write auto, off, or an interval such as 10m"
-            )),
-        },
+    let interval = humantime::parse_duration(text).ok();
+    match (text, interval.filter(|it| *it >= MIN_COMPACTION)) {
+        ("auto", _) => Ok(Compaction::Auto),
+        ("off", _) => Ok(Compaction::Off),
+        (_, Some(interval)) => Ok(Compaction::Every(interval)),
+        _ => Err(format!(
+            "compact={text} must be auto, off, or an interval of at least {MIN_COMPACTION:?}, such as 10m"
+        )),
     }
 }

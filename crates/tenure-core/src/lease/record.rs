@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::mem;
 use core::time::Duration;
 
 use super::{LeaseDuration, LeaseId, Metadata, Owner, WithoutStore};
@@ -26,14 +25,21 @@ pub struct Record {
     pub(super) phase: Phase,
     /// The grant of the current term, or of the last one.
     pub(super) grant: Option<Grant>,
+    /// `None` if all of it is empty, which is the common case.
+    pub(super) rare: Option<Box<Rare>>,
+}
+
+/// The parts that few records have. A store has very many records, so they are behind one pointer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Rare {
     pub(super) metadata: Option<Box<Metadata>>,
     pub(super) reserved: Option<Box<Reservation>>,
-    /// Ids of ended terms, oldest first. Without spare capacity, because a store has very many
-    /// records, and this list changes only with a term.
-    pub(super) retired: Box<[(LeaseId, Instant)]>,
+    /// Ids of ended terms, oldest first. Without spare capacity, because this list changes only with
+    /// a term.
+    retired: Vec<(LeaseId, Instant)>,
     /// Epochs of future grants are greater than this. Zero if there is no such bound: every epoch is
     /// greater than zero.
-    pub(super) floor: u64,
+    floor: u64,
 }
 
 /// The state of a lease at the last settle. The public [`State`] follows from it and `now`.
@@ -185,11 +191,16 @@ impl Record {
     /// A store that was restored from a backup does not know the grants after the backup. It passes
     /// an epoch that those grants cannot have reached.
     #[must_use]
-    pub fn numbered_above(self, floor: Option<Epoch>) -> Self {
-        Self {
-            floor: self.floor.max(floor.map_or(0, Epoch::get)),
-            ..self
-        }
+    pub fn numbered_above(mut self, floor: Option<Epoch>) -> Self {
+        let floor = floor.map_or(0, Epoch::get);
+        self.change_rare(|rare| rare.floor = rare.floor.max(floor));
+        self
+    }
+
+    pub(super) fn change_rare(&mut self, change: impl FnOnce(&mut Rare)) {
+        let mut rare = self.rare.take().map_or_else(Rare::default, |rare| *rare);
+        change(&mut rare);
+        self.rare = (rare != Rare::default()).then(|| rare.into());
     }
 
     /// Returns the rest of the record after its lease is deleted at `now`. New epochs are greater
@@ -201,8 +212,9 @@ impl Record {
     #[must_use]
     pub fn deleted(&self, floor: Option<Epoch>, now: Instant) -> Self {
         let mut left = Self::above(self.last_epoch().max(floor));
-        left.retired.clone_from(&self.retired);
-        left.forget_old_ids(now);
+        let retired = self.rare.iter().flat_map(|rare| &rare.retired);
+        let kept = retired.filter(|(_, since)| !is_old(*since, now));
+        left.change_retired(|retired| retired.extend(kept));
         left
     }
 
@@ -210,17 +222,16 @@ impl Record {
     /// authority that starts at `now`. The ids count as retired at `now`.
     #[must_use]
     pub fn restore_deleted(retired: Vec<LeaseId>, now: Instant) -> Self {
-        Self {
-            retired: retired.into_iter().map(|id| (id, now)).collect(),
-            ..Self::default()
-        }
+        let mut left = Self::default();
+        left.retire_all(retired, now);
+        left
     }
 
     /// Returns the time at which the last id of an ended term may be dropped; `None` if there is
     /// none.
     #[must_use]
     pub fn remembered_until(&self) -> Option<Instant> {
-        let (_, since) = self.retired.last()?;
+        let (_, since) = self.rare.as_ref()?.retired.last()?;
         Some(*since + RETIRED_FOR)
     }
 
@@ -261,7 +272,8 @@ impl Record {
     /// Returns the holder's metadata; `None` if it is empty, or if the lease is not held at `now`.
     #[must_use]
     pub fn metadata(&self, now: Instant) -> Option<&Metadata> {
-        self.held(now).and(self.metadata.as_deref())
+        self.held(now)?;
+        self.rare.as_ref()?.metadata.as_deref()
     }
 
     /// Returns the greater of the greatest epoch granted so far and the floor. The next epoch is
@@ -269,8 +281,8 @@ impl Record {
     #[must_use]
     pub fn last_epoch(&self) -> Option<Epoch> {
         let granted = self.grant.as_ref().map(|grant| grant.epoch);
-        let floor = Epoch::new(self.floor).filter(|floor| floor.get() > 0);
-        granted.max(floor)
+        let floor = self.rare.as_ref().and_then(|rare| Epoch::new(rare.floor));
+        granted.max(floor.filter(|floor| floor.get() > 0))
     }
 
     /// Returns the grant of the current term, or of the last one.
@@ -282,7 +294,7 @@ impl Record {
     /// Returns the reservation of a lease that was handed over, until it ends.
     #[must_use]
     pub fn reserved(&self, now: Instant) -> Option<&Reservation> {
-        let reserved = self.reserved.as_deref();
+        let reserved = self.rare.as_ref()?.reserved.as_deref();
         reserved.filter(|reserved| now < reserved.until())
     }
 
@@ -292,17 +304,22 @@ impl Record {
         self.phase.barred_until().filter(|&until| now < until)
     }
 
+    pub(super) fn set_metadata(&mut self, metadata: &Metadata) {
+        let metadata = (!metadata.is_empty()).then(|| metadata.clone().into());
+        self.change_rare(|rare| rare.metadata = metadata);
+    }
+
     /// Reserves the lease for one candidate. The reservation begins when the lease can be granted:
     /// before that nobody could make use of it.
     pub(super) fn reserve(&mut self, to: CandidateId, within: Duration, now: Instant) {
         let from = self.free_at(now);
-        self.reserved = Some(Reservation { to, from, within }.into());
+        self.change_rare(|rare| rare.reserved = Some(Reservation { to, from, within }.into()));
     }
 
     /// Moves the beginning of the reservation forward, because the term ends earlier than before.
     pub(super) fn bring_reservation_forward(&mut self, now: Instant) {
         let from = self.free_at(now);
-        if let Some(reserved) = &mut self.reserved {
+        if let Some(reserved) = self.rare.as_mut().and_then(|it| it.reserved.as_mut()) {
             reserved.from = reserved.from.min(from);
         }
     }
@@ -328,7 +345,8 @@ impl Record {
     #[must_use]
     pub fn next_lapse(&self, now: Instant) -> Option<Instant> {
         let end = self.phase.end();
-        let reserved = self.reserved.as_deref().map(Reservation::until);
+        let rare = self.rare.as_ref();
+        let reserved = rare.and_then(|rare| Some(rare.reserved.as_ref()?.until()));
         [end, self.phase.barred_until(), reserved]
             .into_iter()
             .flatten()
@@ -392,23 +410,26 @@ impl Record {
         }
     }
 
-    fn forget_old_ids(&mut self, now: Instant) {
-        self.change_retired(|retired| retired.retain(|&(_, since)| !is_old(since, now)));
+    /// Adds these ids of ended terms, oldest first, as retired at `now`.
+    pub(super) fn retire_all(&mut self, ids: Vec<LeaseId>, now: Instant) {
+        self.change_retired(|retired| retired.extend(ids.into_iter().map(|id| (id, now))));
     }
 
     fn change_retired(&mut self, change: impl FnOnce(&mut Vec<(LeaseId, Instant)>)) {
-        let mut retired = mem::take(&mut self.retired).into_vec();
-        change(&mut retired);
-        self.retired = retired.into();
+        self.change_rare(|rare| {
+            change(&mut rare.retired);
+            rare.retired.shrink_to_fit();
+        });
     }
 
     /// Returns the lease ids of ended terms that are still kept, oldest first.
     pub fn retired(&self) -> impl Iterator<Item = LeaseId> + '_ {
-        self.retired.iter().map(|&(id, _)| id)
+        let retired = self.rare.iter().flat_map(|rare| &rare.retired);
+        retired.map(|&(id, _)| id)
     }
 
     pub(super) fn is_retired(&self, lease_id: LeaseId) -> bool {
-        self.retired.iter().any(|&(id, _)| id == lease_id)
+        self.retired().any(|id| id == lease_id)
     }
 }
 

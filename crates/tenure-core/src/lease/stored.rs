@@ -42,6 +42,8 @@ impl Record {
     /// Converts the record to its stored form, as of `now`.
     #[must_use]
     pub fn store(&self, now: Instant) -> Stored {
+        let rare = self.rare.as_ref();
+        let metadata = rare.and_then(|rare| rare.metadata.as_deref());
         Stored {
             state: match self.phase {
                 Phase::Available => StoredState::Available,
@@ -51,7 +53,7 @@ impl Record {
                 Phase::Expired { .. } => StoredState::Expired,
             },
             grant: self.grant.clone(),
-            metadata: self.metadata.as_deref().cloned().unwrap_or_default(),
+            metadata: metadata.cloned().unwrap_or_default(),
             reserved: self.reserved(now).map(|it| (it.to.clone(), it.within)),
             retired: self.retired().collect(),
         }
@@ -78,11 +80,10 @@ impl Record {
                 StoredState::Expired => lapsed(Lapse::Expired),
             },
             grant: stored.grant,
-            metadata: (!stored.metadata.is_empty()).then(|| stored.metadata.into()),
-            reserved: None,
-            retired: stored.retired.into_iter().map(|id| (id, now)).collect(),
-            floor: 0,
+            ..Self::default()
         };
+        record.set_metadata(&stored.metadata);
+        record.retire_all(stored.retired, now);
         if let Some((to, within)) = stored.reserved {
             record.reserve(to, within, now);
         }

@@ -56,7 +56,7 @@ impl Running {
             (Phase::Leased { .. } | Phase::Breaking { .. }, _) => return None,
             // A grant clears the reservation, so this one was made in this term: by the holder's
             // hand-over, or by an operator's switch-over that broke the lease.
-            _ if after.reserved.is_some() => TermEnd::HandedOver,
+            _ if after.rare.as_ref().is_some_and(|it| it.reserved.is_some()) => TermEnd::HandedOver,
             (_, Phase::Breaking { .. }) | (Phase::Broken { .. }, _) => TermEnd::Broken,
             (Phase::Expired { .. }, _) => TermEnd::Expired,
             (Phase::Available, _) => TermEnd::Released,

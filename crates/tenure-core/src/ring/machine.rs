@@ -31,7 +31,8 @@ pub enum Blocked {
     Behind,
     /// [`LogRing::needs_base`]: the append is [`AppendOutcome::Refused`].
     NeedsBase,
-    /// The tail is not in its slot any more: [`AppendOutcome::Superseded`] with this observation.
+    /// The tail is not in its slot any more, or the slot of the entry was deleted:
+    /// [`AppendOutcome::Superseded`] with this observation.
     Moved(Observation),
 }
 
@@ -169,7 +170,7 @@ impl<V: Clone + Eq> LogRing<V> {
         };
         let append = Append {
             slot: self.slot_of(header.sequence),
-            expected: self.expected()?,
+            expected: self.expected(header)?,
             checksum: seal(&entry),
             entry,
         };
@@ -186,7 +187,7 @@ impl<V: Clone + Eq> LogRing<V> {
 
     /// Returns the version of the entry that is overwritten. There must be no value only in the first
     /// round, so that a slot that was deleted is never filled.
-    fn expected(&self) -> Result<Option<V>, Blocked> {
+    fn expected(&self, header: Tail) -> Result<Option<V>, Blocked> {
         let overwritten = self.overwritten();
         match &self.slots[self.index(self.tail + 1)] {
             None if overwritten == 0 => Ok(None),
@@ -194,7 +195,11 @@ impl<V: Clone + Eq> LogRing<V> {
             Some(slot) if slot.entry.header.sequence == overwritten => {
                 Ok(Some(slot.version.clone()))
             }
-            _ => Err(Blocked::Behind),
+            Some(_) => Err(Blocked::Behind),
+            None => Err(Blocked::Moved(Observation {
+                engine: header.engine,
+                found: self.deleted(header.sequence),
+            })),
         }
     }
 
@@ -238,9 +243,10 @@ impl<V: Clone + Eq> LogRing<V> {
             SlotReplaced::Done(version) => (AppendOutcome::Committed, Some(version)),
             SlotReplaced::NotApplied => (AppendOutcome::Refused, None),
             SlotReplaced::Unknown => (AppendOutcome::Unknown, None),
-            // Another home refused it. What stands there says nothing about this log.
+            // Another home never applies this append, whatever stands there: the replace names its own.
             SlotReplaced::Changed(_) if engine != append.entry.header.engine => {
-                (superseded(Found::Empty), None)
+                let tail = self.tail().map(|it| it.entry.header);
+                (superseded(tail.map_or(Found::Empty, Found::Tail)), None)
             }
             SlotReplaced::Changed(read) => match read {
                 // The expected value stands there, so this attempt may still be applied.

@@ -1,6 +1,6 @@
 //! Requests to the JSON gateways of etcd's members.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -23,7 +23,7 @@ const PASSWORD_PAUSE: Duration = Duration::from_secs(3);
 
 /// The members of an etcd cluster. One is used at a time; another one after a failure.
 #[derive(Debug)]
-pub struct Gateway {
+pub(super) struct Gateway {
     config: EtcdAccess,
     /// The limit of one request.
     attempt: Duration,
@@ -35,26 +35,30 @@ pub struct Gateway {
     user: Option<User>,
     /// The date of the last answer.
     date: Option<SystemTime>,
-    /// The last version that was read, of any member.
-    version: Option<Arc<str>>,
-    warned_of: WarnedOf,
+    versions: Versions,
 }
 
-/// The warnings about versions that were logged, by any connection of this server.
-pub type WarnedOf = Arc<Mutex<BTreeSet<String>>>;
+/// What all connections of a home know about the versions of members.
+pub(super) type Versions = Arc<Mutex<KnownVersions>>;
 
-#[derive(Clone, Debug)]
+#[derive(Debug, Default)]
+pub(super) struct KnownVersions {
+    /// The last version that was read, of any member.
+    pub(super) last: Option<Arc<str>>,
+    /// The known errors of the versions, by the URLs of the members.
+    pub(super) warnings: BTreeMap<String, String>,
+}
+
+#[derive(Debug)]
 struct Member {
     url: String,
     /// Whether its version was checked since it was last unreachable.
     is_checked: bool,
-    /// The known errors of its version.
-    warning: Option<String>,
     /// Whether its last connection ended before an answer.
     was_cut: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct User {
     name: String,
     password_file: PathBuf,
@@ -62,7 +66,6 @@ struct User {
 }
 
 /// The state of the authentication.
-#[derive(Clone)]
 enum Access {
     /// The user must be authenticated.
     Needed,
@@ -79,20 +82,22 @@ impl Gateway {
     /// # Errors
     ///
     /// [`Failure::Misconfigured`] if the configuration is wrong.
-    pub fn open(
+    pub(super) fn open(
         config: &EtcdAccess,
         attempt: Duration,
-        warned_of: WarnedOf,
+        versions: Versions,
     ) -> Result<Self, Failure> {
         let members = config.endpoints.iter().map(|url| Member {
             url: url.clone(),
             is_checked: false,
-            warning: None,
             was_cut: false,
         });
         let members: Vec<Member> = members.collect();
-        if members.is_empty() {
-            return Err(misconfigured("home names no members of etcd"));
+        let is_url = |member: &Member| member.url.starts_with("http");
+        if members.is_empty() || !members.iter().all(is_url) {
+            let names = &config.endpoints;
+            let text = format!("home must name members of etcd, and names {names:?}");
+            return Err(misconfigured(&text));
         }
         let user = match (&config.user, &config.password_file) {
             (Some(name), Some(password_file)) => Some(User {
@@ -115,37 +120,8 @@ impl Gateway {
             client,
             user,
             date: None,
-            version: None,
-            warned_of,
+            versions,
         })
-    }
-
-    /// Opens a connection of its own to each member, with the token of this one.
-    pub fn to_each_member(&self) -> Result<Vec<Self>, Failure> {
-        let members = 0..self.members.len();
-        let gateways = members.map(|current| {
-            Ok(Self {
-                config: self.config.clone(),
-                attempt: self.attempt,
-                members: self.members.clone(),
-                current,
-                certificates: self.certificates.clone(),
-                client: self
-                    .certificates
-                    .client(uses_tls(&self.members), self.attempt)?,
-                user: self.user.clone(),
-                date: None,
-                version: None,
-                warned_of: Arc::clone(&self.warned_of),
-            })
-        });
-        gateways.collect()
-    }
-
-    /// Returns the number of members.
-    #[must_use]
-    pub const fn members(&self) -> usize {
-        self.members.len()
     }
 
     /// Sends a request to the current member. If that member can't be used and has definitely not
@@ -153,7 +129,10 @@ impl Gateway {
     ///
     /// Only these may take longer: the check of the version, up to one attempt more; and
     /// authentication, up to three attempts, because etcd needs some 100 ms for it.
-    pub async fn ask<R: GatewayRequest>(&mut self, request: &R) -> Result<R::Answer, Failure> {
+    pub(super) async fn ask<R: GatewayRequest>(
+        &mut self,
+        request: &R,
+    ) -> Result<R::Answer, Failure> {
         let body = serde_json::to_vec(request).map_err(|error| unknown(error.to_string()))?;
         let body = Bytes::from(body);
         let mut until = Instant::now() + self.attempt;
@@ -206,7 +185,7 @@ impl Gateway {
     }
 
     /// Reads etcd's metrics from the current member.
-    pub async fn metrics(&mut self) -> Option<String> {
+    pub(super) async fn metrics(&mut self) -> Option<String> {
         let url = self.url("/metrics");
         let request = self.client.get(url).timeout(self.attempt);
         let (status, body) = self.send(request).await.ok()?;
@@ -214,31 +193,17 @@ impl Gateway {
     }
 
     /// Returns the date of the last answer, by the clock of the member. It has whole seconds.
-    #[must_use]
-    pub const fn date(&self) -> Option<SystemTime> {
+    pub(super) const fn date(&self) -> Option<SystemTime> {
         self.date
     }
 
-    /// Returns the last version that was read.
-    #[must_use]
-    pub fn version(&self) -> Option<Arc<str>> {
-        self.version.clone()
-    }
-
-    /// Returns the known errors of the versions of members that were used.
-    pub fn warnings(&self) -> impl Iterator<Item = &str> {
-        self.members
-            .iter()
-            .filter_map(|member| member.warning.as_deref())
-    }
-
     /// Checks the version of the current member again before the next request.
-    pub fn check_version_again(&mut self) {
+    pub(super) fn check_version_again(&mut self) {
         self.members[self.current].is_checked = false;
     }
 
     /// Sends the next request to another member.
-    pub fn use_next_member(&mut self) {
+    fn use_next_member(&mut self) {
         self.current = (self.current + 1) % self.members.len();
     }
 
@@ -282,18 +247,15 @@ impl Gateway {
         let member = &mut self.members[self.current];
         // A proxy may hide the version.
         if let Some(version) = Version::read(&body) {
-            self.version = Some(version.to_string().into());
+            let mut known = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+            known.last = Some(version.to_string().into());
             match version.verdict(&member.url) {
-                Verdict::Good => member.warning = None,
+                Verdict::Good => drop(known.warnings.remove(&member.url)),
                 Verdict::Old(message) => {
-                    let mut warned = self
-                        .warned_of
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
-                    if warned.insert(message.clone()) {
+                    let noted = known.warnings.insert(member.url.clone(), message.clone());
+                    if noted.as_ref() != Some(&message) {
                         warn!("{message}");
                     }
-                    member.warning = Some(message);
                 }
                 Verdict::Refused(message) => {
                     return Err(Refusal::Member(Failure::Misconfigured(message)));

@@ -11,7 +11,7 @@ mod refusal;
 mod tests;
 mod upkeep;
 mod version;
-pub mod wire;
+mod wire;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use bytes::Bytes;
 use tenure_core::UnixMillis;
 use tenure_core::time::millis;
 
-pub use self::gateway::{Gateway, WarnedOf};
+use self::gateway::{Gateway, Versions};
 use self::upkeep::Upkeep;
 use self::wire::{
     Compare, Encoded, Header, KeyValue, RangeRequest, Response, TxnOperation, TxnRequest,
@@ -88,7 +88,7 @@ impl EtcdAccess {
 pub struct EtcdHome {
     config: EtcdAccess,
     attempt: Duration,
-    warned_of: WarnedOf,
+    versions: Versions,
     /// The connections that no request uses now. Requests do not wait for each other: a read that
     /// hangs must not delay a renewal.
     idle: Mutex<Vec<Connection>>,
@@ -126,7 +126,7 @@ impl EtcdHome {
             upkeep: Mutex::new(Upkeep::new(config.compact, Instant::now())),
             config,
             attempt,
-            warned_of: WarnedOf::default(),
+            versions: Versions::default(),
             idle: Mutex::default(),
         };
         let connection = home.connect()?;
@@ -135,7 +135,7 @@ impl EtcdHome {
     }
 
     fn connect(&self) -> Result<Connection, Failure> {
-        let gateway = Gateway::open(&self.config, self.attempt, Arc::clone(&self.warned_of))?;
+        let gateway = Gateway::open(&self.config, self.attempt, Arc::clone(&self.versions))?;
         Ok(Connection {
             gateway,
             identity: None,
@@ -149,7 +149,9 @@ impl EtcdHome {
     }
 
     fn put_back(&self, connection: Connection) {
-        self.upkeep().saw(&connection);
+        let mut upkeep = self.upkeep();
+        upkeep.revision = upkeep.revision.max(connection.revision);
+        drop(upkeep);
         self.idle().push(connection);
     }
 
@@ -389,7 +391,6 @@ impl Files for EtcdHome {
             for names in names.chunks(MOST_OPERATIONS) {
                 let deletions = names.iter().map(|name| TxnOperation::DeleteRange {
                     key: self.key(FILE, name),
-                    range_end: None,
                 });
                 self.ask(&TxnRequest::of(deletions.collect())).await?;
             }
@@ -431,6 +432,19 @@ impl Files for EtcdHome {
     }
 
     fn facts(&self) -> HomeFacts {
-        self.upkeep().facts()
+        let upkeep = self.upkeep();
+        let versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        let size = upkeep.size;
+        HomeFacts {
+            version: versions.last.clone(),
+            bytes: size.map(|size| size.in_use),
+            quota_bytes: size.map(|size| size.quota),
+            warnings: versions
+                .warnings
+                .values()
+                .chain(&upkeep.warning)
+                .cloned()
+                .collect(),
+        }
     }
 }

@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use std::sync::Arc;
 use tracing::{debug, warn};
 
 use super::wire::{
     CompactRequest, Encoded, RangeRequest, StatusRequest, TxnOperation, TxnRequest, end_of_prefix,
 };
-use super::{Compaction, Connection, EtcdHome, Gateway};
-use crate::{Failure, HomeFacts, note_warning};
+use super::{Compaction, EtcdHome, Gateway};
+use crate::{Failure, note_warning};
 
 /// The interval of automatic compactions, and the age of the revisions that they keep.
 const COMPACT_EVERY: Duration = Duration::from_secs(300);
@@ -31,26 +30,22 @@ const WARN_FROM: f64 = 0.8;
 pub(super) struct Upkeep {
     compact: Compaction,
     /// The last revision that an answer contained.
-    revision: u64,
+    pub(super) revision: u64,
     /// The time of the last compaction, and the revision of that time.
     compacted: Option<(Instant, u64)>,
     /// The reason why etcd is not compacted by this program, and the remedy.
-    warning: Option<String>,
+    pub(super) warning: Option<String>,
     watch_at: Instant,
     warn_at: Instant,
-    size: Option<Size>,
-    /// The version of the member that answered last.
-    version: Option<Arc<str>>,
-    /// The known errors of the versions of members that were used.
-    errors: Vec<String>,
+    pub(super) size: Option<Size>,
 }
 
 /// The size of the database, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Size {
+pub(super) struct Size {
     /// Without the space that later writes can use again.
-    in_use: u64,
-    quota: u64,
+    pub(super) in_use: u64,
+    pub(super) quota: u64,
 }
 
 impl EtcdHome {
@@ -118,24 +113,6 @@ impl Upkeep {
             watch_at: now,
             warn_at: now,
             size: None,
-            version: None,
-            errors: Vec::new(),
-        }
-    }
-
-    /// Notes what a connection has seen.
-    pub(super) fn saw(&mut self, connection: &Connection) {
-        self.revision = self.revision.max(connection.revision);
-        self.version = connection.gateway.version();
-        self.errors = connection.gateway.warnings().map(Into::into).collect();
-    }
-
-    pub(super) fn facts(&self) -> HomeFacts {
-        HomeFacts {
-            version: self.version.clone(),
-            bytes: self.size.map(|size| size.in_use),
-            quota_bytes: self.size.map(|size| size.quota),
-            warnings: self.errors.iter().chain(&self.warning).cloned().collect(),
         }
     }
 

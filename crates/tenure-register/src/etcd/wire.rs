@@ -11,7 +11,7 @@ use serde::de::{DeserializeOwned, Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A request, with the path that it goes to.
-pub trait GatewayRequest: Serialize {
+pub(super) trait GatewayRequest: Serialize {
     /// The path at the gateway.
     const PATH: &'static str;
     /// The answer.
@@ -20,21 +20,16 @@ pub trait GatewayRequest: Serialize {
 
 /// Reads the keys of a range.
 #[derive(Debug, Default, Serialize)]
-pub struct RangeRequest {
+pub(super) struct RangeRequest {
     /// The first key.
-    pub key: Encoded,
+    pub(super) key: Encoded,
     /// The end of the range, which is not in it. Without it, only the first key is read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub range_end: Option<Encoded>,
-    /// The greatest number of keys in the answer; 0 is no limit.
-    pub limit: usize,
-    /// `DESCEND` for the order from the last key to the first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sort_order: Option<&'static str>,
+    pub(super) range_end: Option<Encoded>,
     /// Whether the answer has only the number of keys.
-    pub count_only: bool,
+    pub(super) count_only: bool,
     /// Whether the answer has no values.
-    pub keys_only: bool,
+    pub(super) keys_only: bool,
 }
 
 impl GatewayRequest for RangeRequest {
@@ -44,57 +39,53 @@ impl GatewayRequest for RangeRequest {
 
 /// The answer to [`RangeRequest`].
 #[derive(Debug, Deserialize)]
-pub struct RangeAnswer {
+pub(super) struct RangeAnswer {
     /// The origin.
-    pub header: Header,
+    pub(super) header: Header,
     /// The keys with their values.
     #[serde(default)]
-    pub kvs: Vec<KeyValue>,
-    /// Whether the range has keys after these.
-    #[serde(default)]
-    pub more: bool,
+    pub(super) kvs: Vec<KeyValue>,
 }
 
 /// The origin of an answer.
 #[derive(Debug, Deserialize)]
-pub struct Header {
+pub(super) struct Header {
     /// The identity of the cluster.
     #[serde(deserialize_with = "number")]
-    pub cluster_id: u64,
+    pub(super) cluster_id: u64,
     /// The revision of the cluster.
     #[serde(default, deserialize_with = "number")]
-    pub revision: u64,
+    pub(super) revision: u64,
 }
 
 /// A key with its value.
 #[derive(Debug, Deserialize)]
-pub struct KeyValue {
+pub(super) struct KeyValue {
     /// The key.
-    pub key: Encoded,
+    pub(super) key: Encoded,
     /// The revision of its last change.
     #[serde(default, deserialize_with = "number")]
-    pub mod_revision: u64,
+    pub(super) mod_revision: u64,
     /// The value; empty if only keys were read.
     #[serde(default)]
-    pub value: Encoded,
+    pub(super) value: Encoded,
 }
 
 /// A transaction: the operations of `success` if all comparisons hold, otherwise those of
 /// `failure`.
 #[derive(Debug, Default, Serialize)]
-pub struct TxnRequest {
+pub(super) struct TxnRequest {
     /// The comparisons.
-    pub compare: Vec<Compare>,
+    pub(super) compare: Vec<Compare>,
     /// The operations if all of them hold.
-    pub success: Vec<TxnOperation>,
+    pub(super) success: Vec<TxnOperation>,
     /// The operations if one of them does not hold.
-    pub failure: Vec<TxnOperation>,
+    pub(super) failure: Vec<TxnOperation>,
 }
 
 impl TxnRequest {
     /// Makes a transaction without a condition.
-    #[must_use]
-    pub const fn of(operations: Vec<TxnOperation>) -> Self {
+    pub(super) const fn of(operations: Vec<TxnOperation>) -> Self {
         Self {
             compare: Vec::new(),
             success: operations,
@@ -110,60 +101,28 @@ impl GatewayRequest for TxnRequest {
 
 /// A comparison of a transaction.
 #[derive(Debug, Serialize)]
-pub struct Compare {
+pub(super) struct Compare {
     key: Encoded,
     target: &'static str,
     result: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<Encoded>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    create_revision: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mod_revision: Option<String>,
+    mod_revision: String,
 }
 
 impl Compare {
-    /// Compares the value of a key. It does not hold if there is no such key.
-    pub const fn value(key: Encoded, value: Encoded) -> Self {
-        Self {
-            key,
-            target: "VALUE",
-            result: "EQUAL",
-            value: Some(value),
-            create_revision: None,
-            mod_revision: None,
-        }
-    }
-
-    /// Checks that there is no such key.
-    pub const fn is_missing(key: Encoded) -> Self {
-        Self {
-            key,
-            target: "CREATE",
-            result: "EQUAL",
-            value: None,
-            create_revision: Some("0"),
-            mod_revision: None,
-        }
-    }
-
     /// Compares the revision of the last change of a key; 0 if there must be no such key.
-    #[must_use]
-    pub const fn mod_revision(key: Encoded, revision: String) -> Self {
+    pub(super) const fn mod_revision(key: Encoded, revision: String) -> Self {
         Self {
             key,
             target: "MOD",
             result: "EQUAL",
-            value: None,
-            create_revision: None,
-            mod_revision: Some(revision),
+            mod_revision: revision,
         }
     }
 }
 
 /// An operation of a transaction.
 #[derive(Debug, Serialize)]
-pub enum TxnOperation {
+pub(super) enum TxnOperation {
     /// Reads keys.
     #[serde(rename = "request_range")]
     Range(RangeRequest),
@@ -175,35 +134,32 @@ pub enum TxnOperation {
         /// Its value.
         value: Encoded,
     },
-    /// Deletes the keys of a range, or one key.
+    /// Deletes a key.
     #[serde(rename = "request_delete_range")]
     DeleteRange {
-        /// The first key.
+        /// The key.
         key: Encoded,
-        /// The end of the range, which is not in it.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        range_end: Option<Encoded>,
     },
 }
 
 /// The answer to [`TxnRequest`].
 #[derive(Debug, Deserialize)]
-pub struct TxnAnswer {
+pub(super) struct TxnAnswer {
     /// The origin. The revision is that of the transaction, if it has changed a key.
-    pub header: Header,
+    pub(super) header: Header,
     /// Whether all comparisons held.
     #[serde(default)]
-    pub succeeded: bool,
+    pub(super) succeeded: bool,
     /// The answers to the operations.
     #[serde(default)]
-    pub responses: Vec<Response>,
+    pub(super) responses: Vec<Response>,
 }
 
 /// The answer to an operation.
 #[derive(Debug, Deserialize)]
-pub struct Response {
+pub(super) struct Response {
     /// The answer, if the operation was a read.
-    pub response_range: Option<RangeResult>,
+    pub(super) response_range: Option<RangeResult>,
 }
 
 impl Response {
@@ -215,20 +171,20 @@ impl Response {
 
 /// The answer to a range request in a transaction.
 #[derive(Debug, Default, Deserialize)]
-pub struct RangeResult {
+pub(super) struct RangeResult {
     /// The keys with their values.
     #[serde(default)]
-    pub kvs: Vec<KeyValue>,
+    pub(super) kvs: Vec<KeyValue>,
     /// The number of keys in the range.
     #[serde(default, deserialize_with = "number")]
-    pub count: u64,
+    pub(super) count: u64,
 }
 
 /// Removes the revisions before this one.
 #[derive(Debug, Serialize)]
-pub struct CompactRequest {
+pub(super) struct CompactRequest {
     /// The first revision that stays.
-    pub revision: u64,
+    pub(super) revision: u64,
 }
 
 impl GatewayRequest for CompactRequest {
@@ -238,7 +194,7 @@ impl GatewayRequest for CompactRequest {
 
 /// Reads the state of one member.
 #[derive(Debug, Serialize)]
-pub struct StatusRequest {}
+pub(super) struct StatusRequest {}
 
 impl GatewayRequest for StatusRequest {
     const PATH: &'static str = "/v3/maintenance/status";
@@ -247,13 +203,13 @@ impl GatewayRequest for StatusRequest {
 
 /// The size of the database. Versions before 3.6 do not tell their quota.
 #[derive(Debug, Deserialize)]
-pub struct StatusAnswer {
+pub(super) struct StatusAnswer {
     /// The size in use, in bytes.
     #[serde(rename = "dbSizeInUse", default, deserialize_with = "number")]
-    pub size_in_use: u64,
+    pub(super) size_in_use: u64,
     /// The quota, in bytes; 0 if the member does not tell it.
     #[serde(rename = "dbSizeQuota", default, deserialize_with = "number")]
-    pub quota: u64,
+    pub(super) quota: u64,
 }
 
 #[derive(Serialize)]
@@ -283,12 +239,11 @@ pub(super) struct ErrorAnswer {
 
 /// Bytes that are base64 in JSON.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Encoded(pub Bytes);
+pub(super) struct Encoded(pub(super) Bytes);
 
 impl Encoded {
     /// Copies bytes.
-    #[must_use]
-    pub fn copy(bytes: &[u8]) -> Self {
+    pub(super) fn copy(bytes: &[u8]) -> Self {
         Self(Bytes::copy_from_slice(bytes))
     }
 }
@@ -346,8 +301,7 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
 }
 
 /// Returns the end of the range of keys that begin with this prefix.
-#[must_use]
-pub fn end_of_prefix(prefix: &str) -> Encoded {
+pub(super) fn end_of_prefix(prefix: &str) -> Encoded {
     let mut end = prefix.as_bytes().to_vec();
     while let Some(last) = end.pop() {
         if last < u8::MAX {

@@ -24,17 +24,16 @@ pub(super) enum Stage {
 
 /// A call that failed.
 #[derive(Debug)]
-pub struct PostgresFailure {
+pub(super) struct PostgresFailure {
     /// What is known about the call.
-    pub error: Failure,
+    pub(super) error: Failure,
     /// Whether the connection can be used again.
-    pub keeps_connection: bool,
+    pub(super) keeps_connection: bool,
 }
 
 impl PostgresFailure {
     /// Returns a failure after which the connection is closed.
-    #[must_use]
-    pub const fn closing(error: Failure) -> Self {
+    pub(super) const fn closing(error: Failure) -> Self {
         Self {
             error,
             keeps_connection: false,

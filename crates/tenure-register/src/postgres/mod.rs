@@ -42,10 +42,10 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 
 pub use self::access::{Failover, PostgresAccess, PostgresUrl};
-pub use self::error::PostgresFailure;
-pub use self::opening::humane;
-pub use self::schema::PostgresSchema;
-pub use self::session::PostgresSession;
+use self::error::PostgresFailure;
+use self::opening::humane;
+use self::schema::PostgresSchema;
+use self::session::PostgresSession;
 use crate::{
     Answering, BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register,
     RegisterKey, Replaced, Seen, Version, note_warning,
@@ -96,19 +96,6 @@ const MAY_LOSE: &str = "PostgreSQL has standbys, and synchronous_standby_names i
 /// The greatest number of connections of a home: PostgreSQL has a process for each, and by default it
 /// accepts 100. More than one are only used while a request waits.
 const MOST_CONNECTIONS: usize = 4;
-
-/// A page has room for several versions of each row, and values are stored as they are: an entry is
-/// compressed already.
-const TABLES: &str = "
-    create table if not exists {s}.register (
-        key text collate \"C\" primary key, version text not null, value bytea not null
-    ) with (fillfactor = 50);
-    create table if not exists {s}.file (
-        name text collate \"C\" primary key, content bytea not null
-    );
-    alter table {s}.register alter value set storage external;
-    alter table {s}.file alter content set storage external;
-";
 
 /// The settings of a transaction that writes. Roles and databases can have others.
 ///
@@ -174,7 +161,7 @@ impl PostgresHome {
     /// [`Failure::Misconfigured`] if the access is wrong. No request is sent.
     pub fn new(access: PostgresAccess, attempt: Duration) -> Result<Self, Failure> {
         access.check(attempt)?;
-        let schema = PostgresSchema::new(&access.schema, &["register", "file"], TABLES.to_owned())?;
+        let schema = PostgresSchema::new(&access.schema)?;
         let lock_timeout = (attempt * 3 / 4).as_millis().max(1);
         Ok(Self {
             access,
@@ -207,9 +194,7 @@ impl PostgresHome {
         {
             return Ok(session);
         }
-        let opened = self
-            .access
-            .open(&self.schema, "", self.attempt, &self.first);
+        let opened = self.access.open(&self.schema, self.attempt, &self.first);
         let session = opened.await?;
         self.upkeep().version = Some(session.version);
         Ok(session)

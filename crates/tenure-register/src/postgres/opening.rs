@@ -11,7 +11,7 @@ use super::error::PostgresFailure;
 use super::schema::PostgresSchema;
 use super::session::PostgresSession;
 use super::settings::Settings;
-use crate::{Failure, Identity, describe};
+use crate::{Failure, describe};
 
 /// The version of PostgreSQL from which on everything here works.
 const LEAST_VERSION: u32 = 130_000;
@@ -33,16 +33,15 @@ const HIDDEN: &str = "'system not shown'";
 
 impl PostgresAccess {
     /// Opens a session with the first server that accepts writes, beginning with the one of the number
-    /// `asked`. Meanwhile the number is that of the server that is asked. The statements `settings` set
-    /// up the session, and missing tables are created. `attempt` is the longest time of a request.
+    /// `asked`. Meanwhile the number is that of the server that is asked. Missing tables are created.
+    /// `attempt` is the longest time of a request.
     ///
     /// # Errors
     ///
     /// [`Failure::NotApplied`] or [`Failure::Misconfigured`], with the reasons of all servers.
-    pub async fn open(
+    pub(super) async fn open(
         &self,
         schema: &PostgresSchema,
-        settings: &str,
         attempt: Duration,
         asked: &AtomicUsize,
     ) -> Result<PostgresSession, Failure> {
@@ -61,8 +60,6 @@ impl PostgresAccess {
             asked.store(number % count, Ordering::Relaxed);
             let open = async {
                 let mut session = PostgresSession::connect(server, &tls).await?;
-                let set_up = session.run(|client| client.batch_execute(settings)).await;
-                set_up.map_err(|error| session.not_ready(&error))?;
                 check(&mut session, schema, &user).await?;
                 identify(&mut session, self.failover).await?;
                 Ok::<_, PostgresFailure>(session)
@@ -132,7 +129,7 @@ async fn check(
     ))))
 }
 
-/// Reads the identity of the server.
+/// Chooses the expression of the identity, and checks that it can be read.
 async fn identify(
     session: &mut PostgresSession,
     failover: Failover,
@@ -145,12 +142,8 @@ async fn identify(
     let row = session
         .run(|client| client.query_typed_one(&sql, &[]))
         .await;
-    let error = match row.and_then(|row| row.try_get::<_, String>(0)) {
-        Ok(identity) => {
-            session.identity = Identity::new(identity);
-            return Ok(());
-        }
-        Err(error) => error,
+    let Err(error) = row.and_then(|row| row.try_get::<_, String>(0)) else {
+        return Ok(());
     };
     // A missing right or a missing function.
     let code = error.code().map_or("", SqlState::code);
@@ -159,7 +152,7 @@ async fn identify(
         _ if !is_hidden => Err(session.not_ready(&error)),
         // The operator answers for the server, so it may hide its identity.
         Failover::Lossless => {
-            (session.identity_sql, session.identity) = (HIDDEN, Identity::new("system not shown"));
+            session.identity_sql = HIDDEN;
             Ok(())
         }
         Failover::None => Err(PostgresFailure::closing(Failure::Misconfigured(format!(
@@ -211,8 +204,7 @@ fn unfit<'a>(name: &str, value: &impl Fn(usize) -> &'a str) -> Option<Failure> {
 }
 
 /// Returns a duration for messages.
-#[must_use]
-pub fn humane(time: Duration) -> String {
+pub(super) fn humane(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 

@@ -4,25 +4,31 @@ use crate::Failure;
 
 /// A schema of PostgreSQL with its tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PostgresSchema {
+pub(super) struct PostgresSchema {
     name: String,
     quoted: String,
-    tables: &'static [&'static str],
-    create: String,
 }
 
+/// A page has room for several versions of each row, and values are stored as they are: an entry is
+/// compressed already.
+const TABLES: &str = "
+    create table if not exists {s}.register (
+        key text collate \"C\" primary key, version text not null, value bytea not null
+    ) with (fillfactor = 50);
+    create table if not exists {s}.file (
+        name text collate \"C\" primary key, content bytea not null
+    );
+    alter table {s}.register alter value set storage external;
+    alter table {s}.file alter content set storage external;
+";
+
 impl PostgresSchema {
-    /// Creates a schema with these tables. The statements create them if they are missing; `{s}`
-    /// stands for the schema.
+    /// Creates a schema with this name.
     ///
     /// # Errors
     ///
     /// PostgreSQL permits no such name. The message says what is right.
-    pub fn new(
-        name: &str,
-        tables: &'static [&'static str],
-        create: String,
-    ) -> Result<Self, Failure> {
+    pub(super) fn new(name: &str) -> Result<Self, Failure> {
         // PostgreSQL cuts longer names without an error.
         if name.is_empty() || name.len() > 63 || name.contains('\0') || name.starts_with("pg_") {
             return Err(Failure::Misconfigured(format!(
@@ -33,8 +39,6 @@ impl PostgresSchema {
         Ok(Self {
             name: name.to_owned(),
             quoted: format!("\"{}\"", name.replace('"', "\"\"")),
-            tables,
-            create,
         })
     }
 
@@ -51,14 +55,13 @@ impl PostgresSchema {
     }
 
     /// Returns a statement with this schema in place of each `{s}`.
-    #[must_use]
-    pub fn within(&self, statement: &str) -> String {
+    pub(super) fn within(&self, statement: &str) -> String {
         statement.replace("{s}", &self.quoted)
     }
 
     /// Returns the query for the properties of a server. It has one row.
     pub(super) fn inspect(&self) -> String {
-        let (schema, tables) = (self.literal(), self.tables.join("', '"));
+        let schema = self.literal();
         format!(
             "select current_setting('server_version_num'),
                 current_setting('fsync'),
@@ -68,8 +71,7 @@ impl PostgresSchema {
                 exists (select from pg_namespace where nspname = {schema}),
                 current_database(),
                 (select count(*) from pg_class join pg_namespace on pg_namespace.oid = relnamespace
-                    where nspname = {schema} and relname in ('{tables}')) = {}",
-            self.tables.len()
+                    where nspname = {schema} and relname in ('register', 'file')) = 2"
         )
     }
 
@@ -79,7 +81,7 @@ impl PostgresSchema {
             true => "",
             false => "create schema {s};",
         };
-        self.within(&[create_schema, &self.create].concat())
+        self.within(&[create_schema, TABLES].concat())
     }
 
     /// Returns the statement for an administrator.

@@ -13,23 +13,20 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::{PostgresFailure, Stage, text_of};
 use super::settings::Server;
-use crate::{Failure, Identity};
+use crate::Failure;
 
 type Link = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// A connection that is ready for calls.
-pub struct PostgresSession {
+pub(super) struct PostgresSession {
     client: Client,
     /// Reads and writes the socket. It is polled only during calls, and a session that is dropped
     /// closes it.
     link: Link,
     /// The host and port of the server, its database and the schema, for messages.
-    pub name: String,
+    pub(super) name: String,
     /// The version of the server as a number: 150018 is 15.18.
-    pub version: u32,
-    /// The identity of the server. It can't change while a direct connection lasts: a restore needs
-    /// a restart, and a promotion makes a standby writable, which is refused as long as it is one.
-    pub identity: Identity,
+    pub(super) version: u32,
     /// The SQL expression of the identity.
     pub(super) identity_sql: &'static str,
 }
@@ -48,13 +45,12 @@ impl PostgresSession {
             link,
             name: server.name.clone(),
             version: 0,
-            identity: Identity::new(""),
             identity_sql: "",
         })
     }
 
     /// Whether the connection is still open, as far as this side has heard.
-    pub async fn is_open(&mut self) -> bool {
+    pub(super) async fn is_open(&mut self) -> bool {
         // The runtime looks at the socket while this task waits for its next turn.
         tokio::task::yield_now().await;
         let link = &mut self.link;
@@ -77,7 +73,7 @@ impl PostgresSession {
     ///
     /// [`Failure::Unknown`] if the statement may have been executed, also if the server gave a
     /// warning: a commit that reports success with a warning may be lost with its server.
-    pub async fn send<'a, T, F>(
+    pub(super) async fn send<'a, T, F>(
         &'a mut self,
         work: impl FnOnce(&'a Client) -> F,
     ) -> Result<T, PostgresFailure>
@@ -102,7 +98,10 @@ impl PostgresSession {
     /// # Errors
     ///
     /// The error of the driver.
-    pub async fn run<'a, T, F>(&'a mut self, work: impl FnOnce(&'a Client) -> F) -> Result<T, Error>
+    pub(super) async fn run<'a, T, F>(
+        &'a mut self,
+        work: impl FnOnce(&'a Client) -> F,
+    ) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
     {
@@ -114,7 +113,7 @@ impl PostgresSession {
     /// # Errors
     ///
     /// The query failed, or has no row.
-    pub async fn row(&mut self, query: &str) -> Result<SimpleQueryRow, PostgresFailure> {
+    pub(super) async fn row(&mut self, query: &str) -> Result<SimpleQueryRow, PostgresFailure> {
         let messages = self.run(|client| client.simple_query(query)).await;
         let messages = messages.map_err(|error| self.not_ready(&error))?;
         let row = messages.into_iter().find_map(|message| match message {
@@ -128,15 +127,13 @@ impl PostgresSession {
     }
 
     /// Returns the failure of a call whose statement was not sent.
-    #[must_use]
-    pub fn not_ready(&self, error: &Error) -> PostgresFailure {
+    pub(super) fn not_ready(&self, error: &Error) -> PostgresFailure {
         PostgresFailure::of(error, Stage::Before, &self.name)
     }
 
     /// Returns the failure of a call whose statement was sent, for example because its answer has
     /// another form.
-    #[must_use]
-    pub fn unanswered(&self, error: &Error) -> PostgresFailure {
+    pub(super) fn unanswered(&self, error: &Error) -> PostgresFailure {
         PostgresFailure::of(error, Stage::Sent, &self.name)
     }
 }

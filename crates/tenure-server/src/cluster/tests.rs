@@ -221,3 +221,32 @@ async fn requests_that_wait_are_ended_when_the_server_can_not_append() {
     assert_eq!(member.store().cluster().unwrap().generation, 1);
     member.renew(1).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_whose_take_over_was_refused_is_not_ready_until_a_server_has_taken_over() {
+    let (home, ownership) = (FaultyHome::default(), Duration::from_secs(1));
+    let start = |name| Member::start_with(&home, name, false, ownership);
+    let first = start("first");
+    until("an active server", || first.is_active()).await;
+    let second = start("second");
+    until("a standby", || second.store().is_standby()).await;
+    second.home.fail_replaces([Some(Fault::Full); 10_000]);
+    first.home.fail_all(Some(Fault::LoseRequest));
+    let reason = || second.store().cluster().unwrap().reason;
+    let text = "the last take-over of this server failed: no space";
+    until("a refused take-over", || reason().as_deref() == Some(text)).await;
+    sleep(ownership / 2).await;
+    assert!(!second.store().is_standby());
+    first.home.fail_all(None);
+    let third = start("third");
+    until("an active server", || {
+        first.is_active() || third.is_active()
+    })
+    .await;
+    // A heartbeat of the first server is no take-over.
+    if third.is_active() {
+        until("a standby", || second.store().is_standby()).await;
+    } else {
+        assert!(!second.store().is_standby());
+    }
+}

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::model::{ChangeSet, LeaseChange, LeaseKey, LeaseVersion, Sink};
@@ -96,9 +97,14 @@ pub(crate) enum CommitFailure {
     Failed,
 }
 
-/// The size in bytes from which a batch accepts no more change sets. A log may have such a limit: a
-/// request to etcd has at most 1.5 MiB.
-const BATCH_BYTES: usize = 1024 * 1024;
+/// The size in bytes from which a batch accepts no more change sets. An entry of a cluster's log has less
+/// than 1 MiB, also with a blob in its last change set.
+const BATCH_BYTES: usize = 512 * 1024;
+
+/// The time for which the commit thread looks for the next change before it sleeps. A client that got
+/// an answer from one commit often sends the change for the next one within this time. If the thread
+/// sleeps, its wake-up makes that change wait for a tenth of a commit.
+const AWAKE: Duration = Duration::from_micros(50);
 
 /// The least time between two appends without changes that answers wait for. More of them would
 /// only wake the engine more often. A receiver waits for a verification before it accepts a write.
@@ -251,6 +257,11 @@ impl CommitQueue {
     pub(crate) fn take(&self, at_most: Option<Duration>) -> Work {
         let began = Instant::now();
         let mut state = self.lock();
+        while state.queued.is_empty() && !state.closing && began.elapsed() < AWAKE {
+            drop(state);
+            thread::yield_now();
+            state = self.lock();
+        }
         let group = state.group;
         let patience = group.patience();
         let (mut seen, mut came_at) = (0, began);
@@ -435,12 +446,13 @@ impl QueuedBatch {
         self.sets.last().map_or(0, ChangeSet::last_revision)
     }
 
-    /// Wakes the requests that wait for the batch.
+    /// Wakes the requests that wait for the batch, and first those that it grants a lease: a hand-over
+    /// is complete when the new holder knows of its grant.
     fn resolve(self, outcome: Result<(), CommitFailure>) {
-        self.outcome.send_replace(Some(outcome));
         for callback in self.callbacks {
             callback(outcome);
         }
+        self.outcome.send_replace(Some(outcome));
     }
 }
 

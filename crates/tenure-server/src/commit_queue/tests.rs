@@ -157,6 +157,18 @@ fn a_callback_is_called_when_its_revision_is_durable_or_undone() {
 }
 
 #[test]
+fn a_new_holder_is_woken_before_the_other_requests_that_wait_for_the_commit() {
+    let queue = queue(0, Durability::OnDisk);
+    let (revision, ticket) = queue.append(set());
+    let (woken, order) = mpsc::channel();
+    queue.on_durable(revision, move |_| {
+        woken.send(ticket.unwrap().is_pending()).unwrap();
+    });
+    publish(&queue, take(&queue));
+    assert_eq!(order.try_recv(), Ok(true));
+}
+
+#[test]
 fn a_large_batch_takes_no_more_changes() {
     let queue = queue(0, Durability::OnDisk);
     let of_one = set().size();

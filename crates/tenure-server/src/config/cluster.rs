@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 pub use tenure_register::HomeUrl;
+#[cfg(feature = "bucket")]
+pub use tenure_register::bucket::BucketAccess as BucketConfig;
 pub use tenure_register::etcd::{Compaction, EtcdAccess as EtcdConfig};
 pub use tenure_register::postgres::{Failover, PostgresAccess as PostgresConfig, PostgresUrl};
 
@@ -35,6 +37,10 @@ impl ClusterConfig {
     /// The default of [`ClusterConfig::ownership`].
     pub const OWNERSHIP: Duration = Duration::from_secs(3);
 
+    /// The same with a home in a bucket, where each request costs money and takes longer.
+    #[cfg(feature = "bucket")]
+    pub const OWNERSHIP_IN_BUCKET: Duration = Duration::from_secs(10);
+
     /// The configuration of a server with this name whose log is in memory. The name of the home is
     /// only shown.
     #[cfg(test)]
@@ -51,7 +57,7 @@ impl ClusterConfig {
             name: Self::NAME.into(),
             server: server.into(),
             advertise: advertise.into(),
-            ownership: Self::OWNERSHIP,
+            ownership: home.ownership(),
             confirm: false,
             access: ClusterAccess::default(),
             home,
@@ -80,6 +86,9 @@ pub enum Home {
     Etcd(EtcdConfig),
     /// PostgreSQL 13 or later.
     Postgres(PostgresConfig),
+    /// A bucket of S3, of a store with its API, of Google Cloud Storage or of Azure.
+    #[cfg(feature = "bucket")]
+    Bucket(BucketConfig),
 }
 
 impl Home {
@@ -89,6 +98,17 @@ impl Home {
         match self {
             Self::Etcd(_) => "etcd",
             Self::Postgres(_) => "postgres",
+            #[cfg(feature = "bucket")]
+            Self::Bucket(_) => "bucket",
+        }
+    }
+
+    /// Returns the default of [`ClusterConfig::ownership`] with this home.
+    const fn ownership(&self) -> Duration {
+        match self {
+            Self::Etcd(_) | Self::Postgres(_) => ClusterConfig::OWNERSHIP,
+            #[cfg(feature = "bucket")]
+            Self::Bucket(_) => ClusterConfig::OWNERSHIP_IN_BUCKET,
         }
     }
 }

@@ -5,6 +5,8 @@ mod limits;
 
 use std::path::PathBuf;
 
+#[cfg(feature = "bucket")]
+pub use cluster::BucketConfig;
 pub use cluster::{
     ClusterAccess, ClusterConfig, Compaction, EtcdConfig, Failover, Home, HomeUrl, PostgresConfig,
     PostgresUrl,

@@ -98,6 +98,7 @@ pub(crate) fn follow(
     stop: CancellationToken,
 ) -> Result<Standby, OpenError> {
     let home = open_home(config)?;
+    home.probe().map_err(|error| refused(config, error))?;
     let place = home.place.clone();
     let clock = OwnershipClock::System;
     let standby = Standby::new(home, config, history, stop, clock).and_then(|mut standby| {
@@ -151,7 +152,9 @@ pub(crate) fn open<L: Extend<LoadedLease>>(
 
 /// Opens the home of a cluster for a command of an operator.
 fn operator_home(config: &ClusterConfig) -> Result<LogHome, RecoverError> {
-    Ok(LogHome::open(config, ATTEMPT)?)
+    let home = LogHome::open(config, ATTEMPT)?;
+    home.probe()?;
+    Ok(home)
 }
 
 /// Writes the first entry of an empty log. Returns the id of the new store.

@@ -77,21 +77,6 @@ pub enum RestoreError {
         /// The reason.
         error: RecoverError,
     },
-    /// The backup has documents of other protocols, which the log of a cluster has no place for.
-    /// Restore it into a data directory.
-    #[error(
-        "{} has {count} blobs of the Azure Blob lease protocol, which {log} can't keep; nothing was \
-         restored. Restore it into a folder",
-        path.display()
-    )]
-    Documents {
-        /// The backup.
-        path: PathBuf,
-        /// The number of documents.
-        count: usize,
-        /// The service, and the place of the log in it.
-        log: String,
-    },
     /// The directory has a store, or a part of one. It is never overwritten: name another
     /// directory, or move the old one away.
     #[error("{} exists: a restore never overwrites a store, use another folder", path.display())]

@@ -16,6 +16,8 @@ pub(crate) use cause::Cause;
 pub(crate) use change::{
     ChangeSet, Content, Deleted, DocumentChange, LeaseChange, LeaseVersion, Sink,
 };
+#[cfg(test)]
+pub(crate) use floors::EPOCHS_LEFT;
 pub(crate) use floors::{Floors, NAMESPACE_FLOORS_LIMIT};
 pub(crate) use grant_path::GrantPath;
 pub(crate) use history::{History, HistoryLimits};

@@ -170,7 +170,8 @@ impl Inner {
             if let Some(interest) = &entry.interest {
                 interest.send_replace(entry.revision);
             }
-            self.timer.arm(key.hash(), now + RETRY_AFTER, now);
+            self.timer
+                .arm(&mut entry.armed, key.hash(), now + RETRY_AFTER, now);
             self.tidy(shard, &key);
         }
         drop(shards);

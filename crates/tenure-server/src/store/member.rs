@@ -195,7 +195,8 @@ impl Store {
         };
         let status = member.status.view();
         // Without a copy of the leases a take-over would have to read all of them first.
-        let is_ready = status.behind.is_some() && status.refusal.or(status.error).is_none();
+        let failure = status.refusal.or(status.error).or(status.take_over_failure);
+        let is_ready = status.behind.is_some() && failure.is_none();
         is_ready && status.role == OwnershipRole::Following
     }
 

@@ -231,25 +231,27 @@ impl Inner {
             && entry.interest.is_none()
             && turn.is_none()
         {
-            return self.timer.postpone(hash, at);
+            return self.timer.postpone(&mut entry.armed, hash, at);
         }
         if self.check_open().is_ok() {
             LeaseTransaction::begin(self, &key, entry).run_timer(turn);
         }
         let over = entry.lease.forget_places(now);
         for at in over.into_iter().chain(entry.lease.record().next_lapse(now)) {
-            self.timer.arm(hash, at, now);
+            self.timer.arm(&mut entry.armed, hash, at, now);
         }
         self.tidy(&mut shard, &key);
     }
 
     /// Frees memory that a lease no longer needs after a request or a client has left it.
     pub(super) fn tidy(&self, shard: &mut Shard<OutcomeSender>, key: &LeaseKey) {
-        if let Some(entry) = shard.get_mut(key) {
-            entry.drop_idle_interest();
-        }
+        let Some(entry) = shard.get_mut(key) else {
+            return;
+        };
+        entry.drop_idle_interest();
+        let armed = entry.armed;
         if self.table.tidy(shard, key, self.commit_queue.durable()) {
-            self.timer.forget(key.hash());
+            self.timer.forget(armed, key.hash());
         }
     }
 }

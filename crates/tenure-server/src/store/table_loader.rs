@@ -93,9 +93,12 @@ pub(super) fn table_of(leases: impl IntoIterator<Item = LoadedLease>) -> LoadedT
     for (key, mut stored, revision) in leases {
         last_epoch = last_epoch.max(stored.grant.as_ref().map(|grant| grant.epoch));
         share_owner(&mut stored, &mut owners);
-        let record = Record::restore(stored, now);
-        due.extend(record.next_lapse(now).map(|at| (at, key.hash())));
-        table.add(key, Entry::new(record, revision));
+        let mut entry = Entry::new(Record::restore(stored, now), revision);
+        if let Some(at) = entry.lease.record().next_lapse(now) {
+            entry.armed = at;
+            due.push((at, key.hash()));
+        }
+        table.add(key, entry);
     }
     LoadedTable {
         table: table.build(),

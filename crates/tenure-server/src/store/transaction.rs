@@ -383,7 +383,8 @@ impl<'a> LeaseTransaction<'a> {
         // A renewal that is not a change makes the next step later. The timer then fires too early,
         // and is armed again.
         if let Some(at) = self.record().next_lapse(self.now) {
-            self.inner.timer.arm(self.key.hash(), at, self.now);
+            let (timer, hash) = (&self.inner.timer, self.key.hash());
+            timer.arm(&mut self.entry.armed, hash, at, self.now);
         }
         ticket
     }

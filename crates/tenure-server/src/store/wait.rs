@@ -218,7 +218,8 @@ impl Waiter {
             has_left = true;
             // The place is kept for a while, and then its memory is freed.
             let over = now + PLACE_KEPT_FOR;
-            self.inner.timer.arm(self.key.hash(), over, now);
+            let timer = &self.inner.timer;
+            timer.arm(&mut entry.armed, self.key.hash(), over, now);
         }
         self.inner.tidy(&mut shard, &self.key);
         has_left

@@ -1,5 +1,6 @@
 //! One lease in the table, and the requests that wait for it.
 
+use tenure_core::Instant;
 use tenure_core::lease::{Lease, Priority, Record, Waiting};
 use tokio::sync::watch;
 
@@ -15,6 +16,8 @@ pub(crate) struct Entry<W> {
     pub(crate) revision: u64,
     /// The number of its terms since the start of the store.
     pub(crate) terms: u64,
+    /// The time of the lease in the timer; it may be over.
+    pub(crate) armed: Instant,
     /// The sender that notifies long polls of the revision. Most leases have no waiters or
     /// watchers, and take no memory for it.
     pub(crate) interest: Option<Box<watch::Sender<u64>>>,
@@ -28,6 +31,7 @@ impl<W> Entry<W> {
             lease: record.into(),
             revision,
             terms: 0,
+            armed: Instant::default(),
             interest: None,
             recent: Recent::default(),
         }

@@ -195,7 +195,7 @@ fn wrong_settings_of_a_cluster_are_refused_with_key_value_and_remedy() {
         (etcd("?ca_file=~/a"), &["ca_file=~/a", "whole path"]),
         (over("etcd://one"), &["sent to one", "allow_plain_http=true"]),
         (over("etcd://u@one?password_file=/dev/null&allow_plain_http=true"), &["read passwords", "etcds://"]),
-        (over("etcd://one?allow_plain_http=yes"), &["allow_plain_http=yes", "true or false"]),
+        (over("etcd://one?allow_plain_http=yes"), &["allow_plain_http=yes", "allow_plain_http=true"]),
         ("[serve]\nhome = \"etcds://one\"\nlisten = \"0.0.0.0:7400\"\n[cluster]\nserver = \"b\"".into(), &["cluster.advertise is not set", "0.0.0.0:7400"]),
         (postgres("?failover=maybe"), &["failover=maybe", "lossless"]),
         ("[cluster]\nname = \"a\"".into(), &["serve.home is not set", "[cluster]", "postgres://"]),

@@ -308,7 +308,7 @@ pub fn apply_as(
         }
         Operation::SetMetadata(lease_id, metadata) => {
             only_current(record, (*lease_id, owner), now)?;
-            record.metadata = (!metadata.is_empty()).then(|| metadata.clone().into());
+            record.set_metadata(metadata);
             durable(Change::MetadataSet)
         }
         Operation::Verify(asked) => {
@@ -401,8 +401,8 @@ fn grant(
         lock_delay: request.lock_delay,
         without_store: None,
     });
-    record.metadata = (!request.metadata.is_empty()).then(|| request.metadata.clone().into());
-    record.reserved = None;
+    record.set_metadata(&request.metadata);
+    record.change_rare(|rare| rare.reserved = None);
     record.unretire(request.lease_id);
     Applied {
         change: Change::Granted(epoch),
@@ -588,7 +588,7 @@ fn is_barred(record: &Record, now: Instant) -> bool {
 fn lift(record: &mut Record) {
     let barred_until = Instant::default();
     record.phase = Phase::Broken { barred_until };
-    record.reserved = None;
+    record.change_rare(|rare| rare.reserved = None);
     // A lock delay begins again at a restart.
     if let Some(grant) = &mut record.grant {
         grant.lock_delay = Duration::ZERO;

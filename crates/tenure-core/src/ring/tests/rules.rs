@@ -202,6 +202,14 @@ fn a_slot_without_a_value_is_silence_in_the_first_round_and_deleted_after_it() {
     }
     let refusal = Refusal::SlotDeleted { slot: 5 };
     assert_eq!(refusal.to_string(), "slot 5 was deleted");
+    // Its entry is in the base, so a server that starts has all others.
+    let mut reads = slots(20, 10);
+    reads[5] = SlotRead::Absent;
+    let mut ring = LogRing::new(RingLimits::new(SLOTS));
+    let seen = Loaded::Seen(observation(Found::Tail(header(20))));
+    assert_eq!(ring.load(ENGINE, reads), seen);
+    let append = ring.append(header(21), None, None, SEAL);
+    assert_eq!(append, Err(Blocked::Moved(unusable(refusal))));
 }
 
 #[test]
@@ -303,6 +311,28 @@ fn one_outcome_follows_from_each_answer_of_the_home() {
             1
         };
         assert_eq!(tail, Some(applied), "{answer:?}");
+    }
+}
+
+#[test]
+fn an_answer_of_another_home_ends_the_ownership_whatever_stands_there() {
+    for read in [
+        SlotRead::Absent,
+        SlotRead::Unchanged,
+        SlotRead::Found(slot(2, 0)),
+    ] {
+        let (mut ownership, mut ring) = owner();
+        let header = ownership.append(Instant::default()).unwrap();
+        ring.append(header, None, None, SEAL).unwrap();
+        let (now, answer) = (Instant::default(), SlotReplaced::Changed(read.clone()));
+        let told = ring.handle_replaced(&mut ownership, now, EngineId(8), answer);
+        assert!(
+            matches!(told, AppendOutcome::Superseded(_)),
+            "{read:?}: {told:?}"
+        );
+        let (written, answering) = (ENGINE, EngineId(8));
+        let refusal = Refusal::OtherEngine { written, answering };
+        assert_eq!(ownership.refusal(), Some(refusal), "{read:?}");
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use tenure_register::postgres::Failover;
+
 use super::*;
 use crate::support::needs::SmallDisk;
 
@@ -115,7 +117,7 @@ async fn a_server_that_hides_its_identity_needs_a_lossless_fail_over() {
     };
     hide("pg_walfile_name");
     let text = misconfigured(identity(Failover::None).await);
-    assert!(text.contains("failover = \"lossless\""), "{text}");
+    assert!(text.contains("failover=lossless"), "{text}");
     assert_eq!(identity(Failover::Lossless).await.unwrap(), system);
     hide("pg_control_system");
     assert_eq!(identity(Failover::Lossless).await.unwrap().as_str(), "0");
@@ -229,7 +231,7 @@ async fn a_server_that_is_away_full_or_without_fsync_is_named() {
     let key = key("a");
     let text = misconfigured(home(&server, "tenure").read(&key, None).await);
     assert!(text.contains("fsync is off"), "{text}");
-    let url = server.url("postgres", "").replace("/postgres", "/missing");
+    let url = server.url("postgres", "") + "?dbname=missing";
     let text = misconfigured(open(url, "tenure").read(&key, None).await);
     assert!(text.contains("\"missing\" does not exist"), "{text}");
     server.query("create role crowd login password 'p' connection limit 0");

@@ -23,14 +23,26 @@ const LEAST_SNAPSHOT: usize = 32 << 20;
 /// The greatest number of files of a base: the newest one has the list.
 const MOST_FILES: usize = 2_048;
 
-/// The time for which files are kept that a newer base has replaced, for servers that still read them.
-const KEEP: Duration = Duration::from_secs(600);
-
 /// The interval of the home's own work.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
 
-/// The interval at which the files of the base are read again.
-const CHECK_EVERY: Duration = Duration::from_secs(3_600);
+/// The times of the files of a log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileTimes {
+    /// How long files are kept that a newer base has replaced, for servers that still read them.
+    pub(super) keep: Duration,
+    /// The interval at which the files of the base are read again.
+    pub(super) check_every: Duration,
+}
+
+impl Default for FileTimes {
+    fn default() -> Self {
+        Self {
+            keep: Duration::from_secs(600),
+            check_every: Duration::from_secs(3_600),
+        }
+    }
+}
 
 /// A base that is complete, or the reason why there is none.
 pub(super) type Written = Result<Base, String>;
@@ -71,11 +83,17 @@ struct Writing {
     named: VecDeque<(Instant, Base, Vec<FileId>)>,
     maintain_at: Instant,
     check_at: Instant,
+    times: FileTimes,
 }
 
 impl BaseWriter {
     /// Starts the thread of a server that has just taken over.
-    pub(super) fn start(home: LogHome, files: LogFiles, replica: Replica) -> std::io::Result<Self> {
+    pub(super) fn start(
+        home: LogHome,
+        files: LogFiles,
+        replica: Replica,
+        times: FileTimes,
+    ) -> std::io::Result<Self> {
         let (work, received) = channel();
         let (answers, written) = channel();
         let writing = Writing {
@@ -87,7 +105,8 @@ impl BaseWriter {
             next: None,
             named: VecDeque::new(),
             maintain_at: Instant::now(),
-            check_at: Instant::now() + CHECK_EVERY,
+            check_at: Instant::now() + times.check_every,
+            times,
         };
         let thread = thread::Builder::new().name("tenure-snapshot".into());
         let thread = thread.spawn(move || writing.run(&received, &answers))?;
@@ -160,10 +179,10 @@ impl Writing {
             }
             if Instant::now() >= self.maintain_at {
                 self.home.block_on(self.home.files.maintain());
-                self.delete();
-                self.check();
                 self.maintain_at = Instant::now() + MAINTAIN_EVERY;
             }
+            self.delete();
+            self.check();
         }
     }
 
@@ -206,11 +225,7 @@ impl Writing {
             return;
         };
         let covered = base.covered;
-        while self
-            .entries
-            .pop_front_if(|(it, _)| it.sequence <= covered)
-            .is_some()
-        {}
+        self.entries.retain(|(it, _)| it.sequence > covered);
         let ids = files.names.iter().rev().map(|name| name.id).collect();
         self.named.push_back((Instant::now(), base, ids));
         self.base = Some(files);
@@ -219,8 +234,9 @@ impl Writing {
     /// Deletes the files that a base has replaced which was named some time ago.
     fn delete(&mut self) {
         let mut passed = None;
-        while let Some(named) = self.named.pop_front_if(|(at, ..)| at.elapsed() >= KEEP) {
-            passed = Some(named);
+        let is_due = |(at, ..): &(Instant, _, _)| at.elapsed() >= self.times.keep;
+        while self.named.front().is_some_and(is_due) {
+            passed = self.named.pop_front();
         }
         let Some((_, base, ids)) = passed else {
             return;
@@ -245,11 +261,13 @@ impl Writing {
         else {
             return;
         };
-        self.check_at = Instant::now() + CHECK_EVERY;
+        self.check_at = Instant::now() + self.times.check_every;
         match self.home.block_on(self.files.read_base(*base, 0)) {
             Err(error @ (BaseError::Missing(_) | BaseError::Damaged(_))) => {
                 error!(%error, "a file of the log can't be used: a new snapshot replaces it");
                 self.base = None;
+                // A segment that is not named yet has the same files before it.
+                self.next = None;
             }
             Ok(_) | Err(BaseError::Home(_)) => {}
         }

@@ -3,12 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "bucket")]
+use tenure_register::bucket::BucketHome;
 use tenure_register::etcd::EtcdHome;
 use tenure_register::postgres::PostgresHome;
 use tenure_register::{Failure, Files, RegisterKey};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::config::{ClusterConfig, Home};
+
+/// How often a bucket is probed that does not answer.
+#[cfg(feature = "bucket")]
+const PROBES: usize = 5;
 
 /// The home of a cluster's log.
 #[derive(Clone, Debug)]
@@ -21,6 +27,8 @@ pub(crate) struct LogHome {
     /// The home and the place of the log in it, for people.
     pub(in crate::engine) place: String,
     runtime: Arc<HomeRuntime>,
+    #[cfg(feature = "bucket")]
+    bucket: Option<Arc<BucketHome>>,
 }
 
 /// Threads that follow a log and that append to it block, and the connections go on meanwhile.
@@ -50,8 +58,7 @@ impl LogHome {
         match &config.home {
             Home::Etcd(etcd) => {
                 let place = format!("etcd, prefix {}, cluster {name}", etcd.prefix);
-                let open =
-                    || Ok(Arc::new(EtcdHome::new(etcd.clone(), attempt)?) as Arc<dyn Files>);
+                let open = || Ok(Arc::new(EtcdHome::new(etcd.clone(), attempt)?) as Arc<dyn Files>);
                 Self::over("etcd", config, place, open)
             }
             Home::Postgres(postgres) => {
@@ -61,6 +68,19 @@ impl LogHome {
                     Ok(Arc::new(home) as Arc<dyn Files>)
                 };
                 Self::over("PostgreSQL", config, place, open)
+            }
+            #[cfg(feature = "bucket")]
+            Home::Bucket(bucket) => {
+                let place = format!("bucket {}, cluster {name}", bucket.url);
+                let mut opened = None;
+                let open = || {
+                    let home = Arc::new(BucketHome::new(bucket, attempt)?);
+                    opened = Some(Arc::clone(&home));
+                    Ok(home as Arc<dyn Files>)
+                };
+                let mut home = Self::over("bucket", config, place, open)?;
+                home.bucket = opened;
+                Ok(home)
             }
         }
     }
@@ -93,7 +113,31 @@ impl LogHome {
             folder,
             place,
             runtime: Arc::new(HomeRuntime(Some(runtime))),
+            #[cfg(feature = "bucket")]
+            bucket: None,
         })
+    }
+
+    /// Checks that a bucket keeps the rules on which a log depends: not every store does.
+    ///
+    /// # Errors
+    ///
+    /// A rule that the bucket breaks; or it does not answer.
+    pub(in crate::engine) fn probe(&self) -> Result<(), Failure> {
+        #[cfg(feature = "bucket")]
+        if let Some(bucket) = &self.bucket {
+            let mut probed = self.block_on(bucket.probe());
+            for _ in 1..PROBES {
+                if matches!(probed, Ok(_) | Err(Failure::Misconfigured(_))) {
+                    break;
+                }
+                probed = self.block_on(bucket.probe());
+            }
+            if let Some(warning) = probed? {
+                tracing::warn!("{warning}");
+            }
+        }
+        Ok(())
     }
 
     /// Waits for the outcome. A thread of an async runtime must not call this.

@@ -219,7 +219,11 @@ impl ClusterLog {
         self.count(&appended.outcome, took);
         let attempted = match appended.outcome {
             AppendOutcome::Committed => {
-                self.new_base = self.new_base.filter(|it| self.ring.base() != Some(*it));
+                // Another server may have named one that contains as much. This one is never named then, and
+                // must not keep the owner from writing another.
+                let covered = self.ring.base().map_or(0, |it| it.covered);
+                self.new_base = self.new_base.filter(|it| it.covered > covered);
+                self.note_tail();
                 Attempted::Applied
             }
             AppendOutcome::Unknown => Attempted::Repeated,

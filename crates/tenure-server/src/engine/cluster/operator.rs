@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tenure_core::Epoch;
 use tenure_core::ownership::{Found, Observation, Refusal, Tail, TailState};
-use tenure_core::ring::{Base, SlotReplaced};
+use tenure_core::ring::{Base, SlotRead, SlotReplaced};
 use tenure_register::Failure;
 
 use super::home::LogHome;
@@ -235,6 +235,12 @@ impl<'a> OperatorLog<'a> {
             let replaced = self.ring.replace(&append, bytes.clone(), tail.engine);
             match home.block_on(replaced) {
                 (_, SlotReplaced::Done(_), _) => return Ok(Written::Done),
+                // No other entry has these bytes, so an attempt before was applied.
+                (_, SlotReplaced::Changed(SlotRead::Found(slot)), _)
+                    if slot.checksum == append.checksum =>
+                {
+                    return Ok(Written::Done);
+                }
                 (_, SlotReplaced::Changed(_), _) => return Ok(Written::Refused),
                 (_, SlotReplaced::NotApplied, error) if attempt == 0 => {
                     return Err(error.unwrap_or(failure).into());

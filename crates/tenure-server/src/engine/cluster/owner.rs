@@ -54,11 +54,34 @@ impl OwnedLog {
 
     /// Appends an entry with these changes, or without changes.
     fn append_entry(&mut self, batch: Option<&Batch>) -> Result<(), AppendError> {
+        self.wait_for_room()?;
         let (log, _) = self.parts()?;
         match log.machine.append(log.now()) {
             Some(header) => self.append_with(header, batch),
             None => Err(log.not_owner()),
         }
+    }
+
+    /// Waits until a base can be named, if the log is long. The slots that are left are for heartbeats, which
+    /// are few, and for take-overs.
+    fn wait_for_room(&mut self) -> Result<(), AppendError> {
+        let (log, _) = self.parts()?;
+        let is_long = |log: &ClusterLog| {
+            log.ring.pressure() >= Pressure::RefuseChanges && log.new_base.is_none()
+        };
+        if !is_long(log) {
+            return Ok(());
+        }
+        let within = log.machine.timings().attempt();
+        self.shorten(within)?;
+        if !is_long(self.parts()?.0) {
+            return Ok(());
+        }
+        let failure = self.base_failure.as_deref();
+        Err(AppendError::DiskFull(format!(
+            "the log can't be shortened: {}",
+            failure.unwrap_or("no snapshot is complete yet")
+        )))
     }
 
     /// Appends the entry with this header, which the machine returned.
@@ -72,7 +95,7 @@ impl OwnedLog {
             bases.committed(value);
             added = value.entry.len();
         }
-        let is_named = named.is_some() && log.new_base.is_none();
+        let is_named = log.ring.base() == named;
         if let Some(base) = named.filter(|_| is_named) {
             bases.named(base);
             self.uncovered_bytes = 0;
@@ -81,11 +104,15 @@ impl OwnedLog {
         Ok(())
     }
 
-    /// Notes a base that was written, waiting for it at most this long, and begins the next one if it
-    /// is time for that.
+    /// Begins a base if it is time for that, and notes one that was written, waiting for it at most this
+    /// long.
     fn shorten(&mut self, within: Duration) -> Result<(), AppendError> {
         let bytes = self.uncovered_bytes;
         let (log, bases) = self.parts()?;
+        let is_due = log.ring.pressure() >= Pressure::WriteSegment || bytes >= SEGMENT_BYTES;
+        if is_due && log.new_base.is_none() && log.ring.begin_base().is_some() {
+            bases.begin();
+        }
         match bases.written(within) {
             Some(Ok(base)) => {
                 log.new_base = Some(base);
@@ -98,13 +125,7 @@ impl OwnedLog {
                 }
                 self.base_failure = Some(failure);
             }
-            None => {
-                let is_due =
-                    log.ring.pressure() >= Pressure::WriteSegment || bytes >= SEGMENT_BYTES;
-                if is_due && log.new_base.is_none() && log.ring.begin_base().is_some() {
-                    bases.begin();
-                }
-            }
+            None => {}
         }
         Ok(())
     }
@@ -131,19 +152,6 @@ impl Log for OwnedLog {
                 batch.previous
             )));
         }
-        if log.ring.pressure() >= Pressure::RefuseChanges {
-            let within = log.machine.timings().attempt();
-            if log.new_base.is_none() {
-                self.shorten(within)?;
-            }
-            if self.parts()?.0.new_base.is_none() {
-                let failure = self.base_failure.as_deref();
-                return Err(AppendError::DiskFull(format!(
-                    "the log can't be shortened: {}",
-                    failure.unwrap_or("no snapshot is complete yet")
-                )));
-            }
-        }
         self.append_entry(Some(batch))
     }
 
@@ -152,16 +160,22 @@ impl Log for OwnedLog {
     }
 
     fn upkeep(&mut self) -> Result<(), AppendError> {
-        self.shorten(Duration::ZERO)?;
         let (log, _) = self.parts()?;
-        log.machine.handle_timeout(log.now());
-        let asked = log.drain();
+        let within = match log.ring.pressure() {
+            Pressure::Resign => log.machine.timings().attempt(),
+            _ => Duration::ZERO,
+        };
+        self.shorten(within)?;
+        let (log, _) = self.parts()?;
         if log.ring.pressure() == Pressure::Resign && log.new_base.is_none() {
-            // The last slots are for take-overs: argument 5 of the ring.
+            // The last slots are for take-overs: argument 5 of the ring. The machine is not asked before:
+            // the heartbeat that it would begin is not sent.
             let home = log.home.clone();
             home.block_on(log.leave());
             return Err(AppendError::NotOwner("the log has no free slot".into()));
         }
+        log.machine.handle_timeout(log.now());
+        let asked = log.drain();
         match (asked, log.machine.role(log.now())) {
             (Some(header), _) => match self.append_with(header, None) {
                 Err(error) if error.is_transient() => {

@@ -14,7 +14,7 @@ use tenure_register::Failure;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::bases::BaseWriter;
+use super::bases::{BaseWriter, FileTimes};
 use super::home::LogHome;
 use super::log::{Attempted, Closed, ClusterLog};
 use super::owner::{OwnedLog, Returned};
@@ -44,6 +44,7 @@ pub(crate) struct Standby {
     returned: Returned,
     home: LogHome,
     history: HistoryLimits,
+    pub(super) times: FileTimes,
     /// What an operator did to the log since the last take-over.
     note: Option<String>,
     /// Whether the replica has all entries that the last answer of the home has shown.
@@ -122,6 +123,7 @@ impl Standby {
             returned: Returned::default(),
             home,
             history,
+            times: FileTimes::default(),
             note: None,
             has_copy: false,
             copy_at: None,
@@ -200,9 +202,14 @@ impl Standby {
                 .unwrap_or_else(PoisonError::into_inner)
                 .take();
         }
-        let log = self.log()?;
         // The store may have ended without vacating the log.
-        while log.machine.role(log.now()) == OwnershipRole::Resigned {
+        while {
+            let log = self.log()?;
+            log.machine.role(log.now()) == OwnershipRole::Resigned
+        } {
+            // The entry that leaves the log needs a slot, too.
+            self.cover().await;
+            let log = self.log()?;
             log.leave().await;
             log.machine.stand_by(log.now());
             if log.stop.is_cancelled() {
@@ -410,7 +417,8 @@ impl Standby {
             log.now().since(began)
         );
         self.status.change(|view| view.behind = Some(0));
-        let bases = BaseWriter::start(log.home.clone(), log.ring.files.clone(), replica);
+        let files = log.ring.files.clone();
+        let bases = BaseWriter::start(log.home.clone(), files, replica, self.times);
         let bases = bases.map_err(|error| Ended::Refused(format!("a thread: {error}")))?;
         Ok(TakenOver {
             generation,

@@ -1,9 +1,11 @@
 //! A home in memory, with faults for each server, and servers over it.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::ready;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -25,14 +27,14 @@ pub(crate) enum Fault {
     LoseAnswer,
     /// The request arrives with [`MemoryHome::deliver`]: the outcome is unknown.
     Late,
-    /// The answer takes this long.
-    Delay(Duration),
     /// The home does not answer at all.
     Hang,
     /// The home refuses, and may accept later.
     NotApplied,
     /// The home has no space.
     Full,
+    /// The home says so, and applies the replace.
+    FullButApplied,
     /// The home refuses until an operator changes something.
     Misconfigured,
 }
@@ -57,6 +59,18 @@ struct Faults {
     /// The clock of the server, and the nanoseconds by which each request advances it.
     slow: Option<(Arc<AtomicU64>, u64)>,
     facts: HomeFacts,
+    /// The number of requests.
+    count: usize,
+    before_each: Option<BeforeEach>,
+}
+
+/// What happens before each request, in a thread of its own.
+struct BeforeEach(Box<dyn FnMut() + Send>);
+
+impl fmt::Debug for BeforeEach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BeforeEach")
+    }
 }
 
 /// The kind of a request.
@@ -123,13 +137,29 @@ impl FaultyHome {
         self.lock().slow = Some((Arc::clone(clock), nanos));
     }
 
+    /// Does this before each request.
+    pub(crate) fn before_each(&self, work: impl FnMut() + Send + 'static) {
+        self.lock().before_each = Some(BeforeEach(Box::new(work)));
+    }
+
+    /// Returns the number of requests until now.
+    pub(crate) fn requests(&self) -> usize {
+        self.lock().count
+    }
+
     pub(crate) fn set_facts(&self, facts: HomeFacts) {
         self.lock().facts = facts;
     }
 
     /// Advances the clock, and returns the fault of this request.
     fn fault(&self, request: Request) -> Option<Fault> {
+        let work = self.lock().before_each.take();
+        if let Some(BeforeEach(mut work)) = work {
+            thread::scope(|scope| scope.spawn(&mut work).join()).unwrap();
+            self.lock().before_each = Some(BeforeEach(work));
+        }
         let mut faults = self.lock();
+        faults.count += 1;
         if let Some((clock, nanos)) = &faults.slow {
             clock.fetch_add(*nanos, Ordering::SeqCst);
         }
@@ -150,14 +180,10 @@ impl FaultyHome {
     fn request<'a, T: Send + 'a>(
         &self,
         kind: Request,
-        request: BoxFuture<'a, Result<T, Failure>>,
+        request: impl FnOnce() -> BoxFuture<'a, Result<T, Failure>>,
     ) -> BoxFuture<'a, Result<T, Failure>> {
         match self.fault(kind) {
-            None => request,
-            Some(Fault::Delay(delay)) => Box::pin(async move {
-                tokio::time::sleep(delay).await;
-                request.await
-            }),
+            None => request(),
             Some(Fault::Hang) => Box::pin(std::future::pending()),
             Some(fault) => Box::pin(ready(Err(fault.failure()))),
         }
@@ -168,7 +194,7 @@ impl Fault {
     fn failure(self) -> Failure {
         match self {
             Self::NotApplied => Failure::NotApplied("too many requests".into()),
-            Self::Full => Failure::Full("no space".into()),
+            Self::Full | Self::FullButApplied => Failure::Full("no space".into()),
             Self::Misconfigured => Failure::Misconfigured("wrong password".into()),
             _ => Failure::Unknown("no answer".into()),
         }
@@ -181,7 +207,7 @@ impl Register for FaultyHome {
         key: &'a RegisterKey,
         known: Option<&'a Version>,
     ) -> BoxFuture<'a, Result<Read, Failure>> {
-        self.request(Request::Read, self.memory.read(key, known))
+        self.request(Request::Read, || self.memory.read(key, known))
     }
 
     fn replace<'a>(
@@ -200,11 +226,11 @@ impl Register for FaultyHome {
             None | Some(Fault::LoseAnswer | Fault::Late) => {
                 self.memory.replace(key, expected, value)
             }
-            Some(Fault::Delay(delay)) => Box::pin(async move {
-                tokio::time::sleep(delay).await;
-                self.memory.replace(key, expected, value).await
-            }),
             Some(Fault::Hang) => Box::pin(std::future::pending()),
+            Some(fault @ Fault::FullButApplied) => Box::pin(async move {
+                self.memory.replace(key, expected, value).await?;
+                Err(fault.failure())
+            }),
             Some(fault) => Box::pin(ready(Err(fault.failure()))),
         }
     }
@@ -220,32 +246,32 @@ impl Files for FaultyHome {
         name: &'a RegisterKey,
         content: Bytes,
     ) -> BoxFuture<'a, Result<(), Failure>> {
-        self.request(Request::Write, self.memory.write(name, content))
+        self.request(Request::Write, || self.memory.write(name, content))
     }
 
     fn read_file<'a>(
         &'a self,
         name: &'a RegisterKey,
     ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
-        self.request(Request::Other, self.memory.read_file(name))
+        self.request(Request::Other, || self.memory.read_file(name))
     }
 
     fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
-        self.request(Request::Other, self.memory.delete(names))
+        self.request(Request::Other, || self.memory.delete(names))
     }
 
     fn list<'a>(
         &'a self,
         folder: &'a RegisterKey,
     ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
-        self.request(Request::Other, self.memory.list(folder))
+        self.request(Request::Other, || self.memory.list(folder))
     }
 
     fn read_many<'a>(
         &'a self,
         keys: &'a [RegisterKey],
     ) -> BoxFuture<'a, Result<Vec<Read>, Failure>> {
-        self.request(Request::Read, self.memory.read_many(keys))
+        self.request(Request::Read, || self.memory.read_many(keys))
     }
 
     fn facts(&self) -> HomeFacts {

@@ -209,7 +209,7 @@ impl LogFiles {
     }
 
     /// The greatest content of a file in bytes.
-    fn most(&self) -> usize {
+    pub(super) fn most(&self) -> usize {
         self.home.limits().value.saturating_sub(RESERVE).max(1)
     }
 

@@ -179,9 +179,12 @@ impl RingLog {
             let Loaded::Seen(observation) = self.ring.load(engine, reads) else {
                 continue;
             };
-            // A version is named only in the home that has shown it. So all slots are read again before the
-            // next append, if this is not the log's own home.
-            self.is_loaded = self.of_another_home(engine).is_none();
+            // The ring has these slots only if they are in order. Else it has older ones, or none, and with
+            // those a deleted slot would look like the end of the log. And a version is named only in the
+            // home that has shown it. So in any other case all slots are read again.
+            let tail = self.ring.tail().map(|it| it.entry.header);
+            let is_in_ring = tail.map_or(Found::Empty, Found::Tail) == observation.found;
+            self.is_loaded = is_in_ring && self.of_another_home(engine).is_none();
             return Ok(observation);
         }
         Err(Failure::NotApplied(
@@ -294,7 +297,11 @@ impl RingLog {
                 };
             }
         };
-        let (engine, answer, failure) = self.replace(&append, bytes, header.engine).await;
+        let (engine, answer, failure) = match self.too_large(&bytes) {
+            // It was never sent, because all attempts have the same bytes.
+            Some(failure) => (header.engine, SlotReplaced::NotApplied, Some(failure)),
+            None => self.replace(&append, bytes, header.engine).await,
+        };
         if failure.is_some() {
             // The home may have been restored meanwhile.
             self.checked_at = None;
@@ -309,6 +316,17 @@ impl RingLog {
             self.is_loaded = false;
         }
         Appended { outcome, failure }
+    }
+
+    /// Returns why this entry is not written, if it does not fit into a segment: the log could not be
+    /// shortened then.
+    fn too_large(&self, bytes: &Bytes) -> Option<Failure> {
+        let (len, most) = (bytes.len(), self.files.most());
+        (len > most).then(|| {
+            Failure::NotApplied(format!(
+                "a commit has {len} bytes, and an entry of the log at most {most}"
+            ))
+        })
     }
 
     /// Returns the append and its bytes; or why nothing is sent.

@@ -14,6 +14,8 @@ mod files;
 mod log;
 mod replica;
 mod slot;
+#[cfg(test)]
+mod tests;
 
 pub(super) use files::{BaseError, BaseFiles, LogFiles};
 pub(super) use log::RingLog;

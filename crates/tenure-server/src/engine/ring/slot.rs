@@ -139,7 +139,7 @@ impl SlotValue {
     }
 
     /// Returns the bytes of the value: columns, and a checksum of them.
-    pub(super) fn encode(&self) -> Bytes {
+    pub(in crate::engine) fn encode(&self) -> Bytes {
         let (tail, about) = (&self.tail, &self.about);
         let state = STATES.iter().find(|(state, _)| *state == tail.state);
         let (engine, owner) = (tail.engine.0.to_be_bytes(), tail.owner.0.to_be_bytes());

@@ -1,15 +1,27 @@
 //! Servers over a log in memory: take-overs, crashes, faults of the home.
 
+mod bases;
 mod crashes;
+mod damage;
+mod faults;
+mod follow;
+mod operator;
+mod random;
+mod reports;
+mod starts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
+use axum::body::Bytes;
+use futures_util::FutureExt as _;
 use tenure_core::Epoch;
 use tenure_core::lease::{LeaseId, Stored};
-use tenure_core::ownership::OwnershipRole;
+use tenure_core::ownership::{OwnershipRole, TailState};
+use tenure_register::{BoxFuture, Expected, Failure, Files as _, Read, Register as _, RegisterKey};
 use tokio_util::sync::CancellationToken;
 
 use super::owner::OwnedLog;
@@ -19,7 +31,9 @@ use super::status::ClusterStatus;
 use super::testing::{Fault, FaultyHome};
 use super::{LogHome, backup, init, recover, restore};
 use crate::config::{ClusterAccess, ClusterConfig};
-use crate::engine::ring::{RingLog, SlotValue};
+use crate::engine::entry::Entry;
+use crate::engine::log_lines::LogLines;
+use crate::engine::ring::SlotValue;
 use crate::engine::testing::{alone, batches, delete, write};
 use crate::engine::{AppendError, Batch, Loaded, Log};
 use crate::model::{ChangeSet, Content, History, HistoryLimits, LeaseKey, TermRecord};
@@ -61,9 +75,24 @@ impl Server {
     fn with_config(config: &ClusterConfig, home: &FaultyHome) -> Self {
         let clock = Arc::new(AtomicU64::new(1_000_000_000));
         let manual = OwnershipClock::Manual(Arc::clone(&clock));
+        Self::with_clock(config, home, clock, manual)
+    }
+
+    /// A server with the clock of the machine.
+    fn in_real_time(name: &str, home: &FaultyHome, ownership: Duration) -> Self {
+        let config = config(name, ownership);
+        Self::with_clock(&config, home, Arc::default(), OwnershipClock::System)
+    }
+
+    fn with_clock(
+        config: &ClusterConfig,
+        home: &FaultyHome,
+        clock: Arc<AtomicU64>,
+        used: OwnershipClock,
+    ) -> Self {
         let (reached, stop) = (home.for_another(), CancellationToken::new());
         let home = reached.open(config);
-        let standby = Standby::new(home.clone(), config, HISTORY, stop.clone(), manual);
+        let standby = Standby::new(home.clone(), config, HISTORY, stop.clone(), used);
         Self {
             standby: standby.unwrap(),
             reached,
@@ -82,6 +111,27 @@ impl Server {
     /// Does what is due now.
     fn step(&mut self) -> Result<Option<TakenOver>, Ended> {
         self.home.clone().block_on(self.standby.step())
+    }
+
+    /// Looks every T/12 for this long. Returns the ownership, if one begins.
+    fn follow(&mut self, duration: Duration) -> Option<Owner> {
+        for _ in 0..duration.as_nanos() / (T / 12).as_nanos() {
+            if let Some(taken_over) = self.step().unwrap() {
+                return Some(Owner::new(taken_over));
+            }
+            self.advance(T / 12);
+        }
+        None
+    }
+
+    /// Begins to follow again, after an ownership.
+    fn stand_by(&mut self) {
+        self.home.clone().block_on(self.standby.begin()).unwrap();
+    }
+
+    /// The reason why this server takes nothing over.
+    fn refusal(&self) -> String {
+        self.status().view().refusal.unwrap_or_default()
     }
 
     fn advance(&self, by: Duration) {
@@ -145,14 +195,78 @@ fn config(name: &str, ownership: Duration) -> ClusterConfig {
     }
 }
 
-/// Reads the newest entry of the log.
+/// Returns the answer of a home in memory, which does not wait.
+fn now<T>(answer: BoxFuture<'_, Result<T, Failure>>) -> T {
+    answer.now_or_never().expect("an answer").unwrap()
+}
+
+fn key(text: &str) -> RegisterKey {
+    format!("{}/{text}", ClusterConfig::NAME).parse().unwrap()
+}
+
+fn slot_key(slot: u64) -> RegisterKey {
+    key(&format!("slot-{slot}"))
+}
+
+fn files_of(home: &FaultyHome) -> Vec<RegisterKey> {
+    now(home.memory.list(&key("file")))
+}
+
+/// Writes these bytes over a slot, as another program does.
+fn overwrite(home: &FaultyHome, slot: u64, bytes: impl Into<Bytes>) {
+    let (slot, bytes) = (slot_key(slot), bytes.into());
+    let read = now(home.memory.read(&slot, None));
+    let expected = Expected {
+        identity: read.seen().identity.clone(),
+        version: match read {
+            Read::Found { version, .. } => Some(version),
+            _ => None,
+        },
+    };
+    now(home.memory.replace(&slot, &expected, bytes));
+}
+
+/// Returns the entries in all slots, in their order.
+fn entries_of(home: &FaultyHome) -> Vec<SlotValue> {
+    let read = |slot| match now(home.memory.read(&slot_key(slot), None)) {
+        Read::Found { value, .. } => Some(SlotValue::decode(&value).unwrap()),
+        _ => None,
+    };
+    let mut entries: Vec<_> = (0..256).filter_map(read).collect();
+    entries.sort_by_key(|it| it.tail.sequence);
+    entries
+}
+
+/// Returns the newest entry of the log.
 fn tail_of(home: &FaultyHome) -> SlotValue {
-    let opened = home.for_another().open(&config("reader", T));
-    let viewer = Box::new(|value: &SlotValue| value.tail.state);
-    let files = Arc::clone(&opened.files);
-    let mut ring = RingLog::new(files, &opened.folder, opened.place.clone(), viewer);
-    opened.block_on(ring.load()).unwrap();
-    ring.tail().expect("an entry").clone()
+    entries_of(home).pop().expect("an entry")
+}
+
+/// Changes the newest entry in its place, as another version or another command would write it.
+fn change_tail(home: &FaultyHome, change: impl FnOnce(&mut SlotValue)) {
+    let mut value = tail_of(home);
+    let slot = value.tail.sequence % 256;
+    change(&mut value);
+    overwrite(home, slot, value.encode());
+}
+
+/// Checks that the entries in the ring are one chain.
+fn check_chain(home: &FaultyHome) {
+    let entries = entries_of(home);
+    for pair in entries.windows(2) {
+        let [before, after] = [&pair[0], &pair[1]];
+        assert_eq!(after.tail.sequence, before.tail.sequence + 1);
+        let follows = Entry::decode(&after.entry).unwrap().follows;
+        assert_eq!(follows, before.position.checksum);
+        assert!(after.revision >= before.revision);
+        let covered = |it: &SlotValue| it.base.map_or(0, |it| it.covered);
+        assert!(covered(after) >= covered(before) && covered(after) < after.tail.sequence);
+        assert_eq!(after.about.store, before.about.store);
+        match after.tail.owner == before.tail.owner {
+            true => assert!(after.tail.generation >= before.tail.generation),
+            false => assert_eq!(after.tail.generation, before.tail.generation + 1),
+        }
+    }
 }
 
 /// The leases that the committed changes make.
