@@ -138,7 +138,7 @@ impl<'a> OperatorLog<'a> {
     /// Repeats a request that got no answer.
     fn repeat<T>(
         &mut self,
-        request: impl AsyncFn(&mut RingLog) -> Result<T, Failure>,
+        mut request: impl AsyncFnMut(&mut RingLog) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let mut attempt = 1;
         loop {

@@ -287,7 +287,8 @@ impl Standby {
             // The log has moved on meanwhile: it is read again at the next look.
             Err(BaseError::Missing(_)) => {}
             Err(BaseError::Damaged(detail)) => {
-                let (_, pause) = self.copy_at.unwrap_or((now, log.machine.timings().poll()));
+                let poll = log.machine.timings().poll();
+                let pause = self.copy_at.map_or(poll, |(_, pause)| pause);
                 self.copy_at = Some((now + pause, MOST_PAUSE.min(2 * pause)));
                 let text = format!(
                     "this server can't copy the log, so it takes nothing over: the log in {} is \

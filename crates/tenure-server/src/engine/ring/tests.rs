@@ -181,10 +181,8 @@ fn a_base_is_read_in_the_order_in_which_it_was_made_and_from_a_known_entry_on() 
     }
     let mut listed = now(files.list()).unwrap();
     let mut names = third.names.clone();
-    (
-        listed.sort_by_key(|it| it.id),
-        names.sort_by_key(|it| it.id),
-    );
+    listed.sort_by_key(|it| it.id);
+    names.sort_by_key(|it| it.id);
     assert_eq!(listed, names);
 }
 

@@ -151,27 +151,32 @@ fn an_entry_that_does_not_follow_is_refused() {
 
 #[test]
 fn a_log_that_went_back_is_named_once_with_both_positions() {
-    let (home, _server, mut owner) = used(5);
-    let before = home.copied();
+    let (home, server, mut owner) = used(300);
+    let before = tail_of(&home);
     owner.write().unwrap();
-    drop(owner);
     let mut standby = Server::new("standby", &home);
     assert!(standby.follow(T / 6).is_none());
     home.memory.go_back(1);
+    // The owner notices it within a beat, and the standby before it takes over.
+    server.advance(T / 6);
+    assert!(matches!(owner.write(), Err(AppendError::NotOwner(_))));
+    assert!(!server.serving().check());
     let lines = LogLines::default();
     let _guard = lines.begin();
     assert!(standby.follow(4 * T).is_none());
-    let text = "generation 1, sequence 6 was here and now it is generation 1, sequence 5: the engine lost \
+    // The slot has the entry of the round before.
+    let text = "generation 1, sequence 301 was here and now it is generation 1, sequence 45: the home lost \
                 what it acknowledged. If a backup was restored there, restart this server. Else stop all \
                 servers, then: tenure cluster recover";
+    assert_eq!(server.refusal(), text);
     assert_eq!(standby.refusal(), text);
     lines.assert_once(&format!(
         "ERROR tenure_server::engine::cluster::report: {text}"
     ));
-    assert_eq!(tail_of(&home), tail_of(&before));
+    assert_eq!(tail_of(&home), before);
     // A server that starts goes on.
     let mut next = Server::new("next", &home);
-    assert_eq!(next.own().loaded.leases.len(), 4);
+    assert_eq!(next.own().loaded.leases.len(), 299);
     // The standby never follows this log again.
     assert!(standby.follow(4 * T).is_none());
     assert_eq!(standby.refusal(), text);

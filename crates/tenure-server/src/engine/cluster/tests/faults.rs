@@ -271,8 +271,8 @@ fn a_home_that_was_promoted_ends_the_ownership_in_the_middle_of_a_commit() {
                 "{refused:?}"
             );
             assert!(!server.serving().check());
-            let text = "the log was written in memory/0, memory, cluster default and this is memory/1, \
-                        memory, cluster default: a restored or promoted server, a copy, or a wrong address";
+            let text = "the log was written in memory, cluster default (memory/0) and this is memory, cluster \
+                        default (memory/1): a restored or promoted server, a copy, or a wrong address";
             assert!(server.refusal().contains(text), "{}", server.refusal());
             // Nobody takes over until an operator says so.
             let before = tail_of(&home);

@@ -216,9 +216,11 @@ fn the_duration_of_calls_is_an_average_of_the_last_ones() {
         owner.write().unwrap();
     }
     let latency = server.status().view().latency.unwrap();
-    assert!((call * 9 / 10..=call).contains(&latency), "{latency:?}");
+    // In each beat an append also reads the slot of the newest entry.
+    let most = call * 5 / 4;
+    assert!((call * 9 / 10..=most).contains(&latency), "{latency:?}");
     let identity = server.status().view().identity.unwrap();
-    assert_eq!(identity, "memory/0, memory, cluster default");
+    assert_eq!(identity, "memory, cluster default (memory/0)");
 }
 
 #[test]

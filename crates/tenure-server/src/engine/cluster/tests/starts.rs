@@ -50,8 +50,8 @@ fn a_server_does_not_start_over_a_log_that_it_must_not_use() {
     home.memory.promote(0);
     assert_eq!(
         text(&home),
-        "the log was written in memory/0, memory, cluster default and this is memory/1, memory, cluster \
-         default: a restored or promoted server, a copy, or a wrong address. If a promotion loses \
+        "the log was written in memory, cluster default (memory/0) and this is memory, cluster default \
+         (memory/1): a restored or promoted server, a copy, or a wrong address. If a promotion loses \
          nothing there, set its fail-over to \"lossless\" before. Stop all servers, then: tenure cluster \
          recover"
     );
@@ -94,8 +94,8 @@ fn a_copy_of_a_log_in_another_place_is_not_used() {
     let StandbyError::Refused(text) = server.standby.look_first().unwrap_err() else {
         panic!("another reason")
     };
-    let expected = "the log was written in memory/0, memory, cluster default and this is memory/0, \
-                    memory, cluster copy: ";
+    let expected = "the log was written in memory, cluster default (memory/0) and this is memory, \
+                    cluster copy (memory/0): ";
     assert!(text.starts_with(expected), "{text}");
 }
 
