@@ -231,7 +231,8 @@ fn each_server_names_its_store_and_its_ownership_and_refuses_a_hand_over_to_no_s
     // The last term of a server that was killed alone is its own.
     for server in (0..3).filter(|it| *it != active) {
         cluster.servers[server].signal(Signal::SIGTERM);
-        assert!(cluster.servers[server].wait().success());
+        let status = cluster.servers[server].wait();
+        assert!(status.success(), "{status}");
     }
     cluster.servers[active].kill();
     cluster.servers[active].spawn();

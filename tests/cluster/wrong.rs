@@ -210,7 +210,7 @@ fn servers_on_a_full_etcd_say_so_and_go_on_when_it_has_space() {
         &mut bench,
         "etcd has no space left",
         |cluster| {
-            tenure_tests::wait_for("a full etcd", || {
+            wait_for("a full etcd", || {
                 let answer = cluster.etcd().ask(0, "/v3/kv/put", &ballast);
                 let (_, body) = answer.expect("an answer");
                 // A slow disk has other errors.
@@ -313,7 +313,7 @@ fn restore(test: &str, another_identity: bool, line: &str) {
     );
     // What is acknowledged now is not in the snapshot.
     let client = bench.cluster.client();
-    tenure_tests::wait_for("a grant", || {
+    wait_for("a grant", || {
         let granted = bench
             .cluster
             .runtime
@@ -375,12 +375,12 @@ pub(super) fn recover(cluster: &mut Cluster) {
         .expect("an epoch");
     cluster.run();
     let client = cluster.client();
-    let granted = tenure_tests::wait_for("a grant", || {
+    let granted = wait_for("a grant", || {
         let granted = cluster.runtime.block_on(client.acquire("after/lease", 7));
         granted.filter(|(status, _)| *status == 200)
     });
     assert!(granted.1["epoch"].as_u64() > Some(above), "{granted:?}");
-    let late = tenure_tests::wait_for("an answer of the active server", || {
+    let late = wait_for("an answer of the active server", || {
         let late = cluster.runtime.block_on(client.view("late/lease"));
         late.filter(|(status, _)| *status < 500)
     });
@@ -396,7 +396,7 @@ fn grow_past_what_was_lost(cluster: &mut Cluster) {
     cluster.servers[1].wait_for_role(&cluster.runtime, "active");
     let client = cluster.client_of(1);
     let mut grants = 0;
-    tenure_tests::wait_for("a longer log", || {
+    wait_for("a longer log", || {
         let granted = cluster
             .runtime
             .block_on(client.acquire(&format!("later/lease-{grants}"), 7));

@@ -62,7 +62,7 @@ fn an_active_server_that_only_a_standby_names_is_asked_without_a_credential_and_
         assert_eq!(report["servers"][1]["view"]["generation"], 7, "{report}");
         let output = ask(&["doctor"], standby);
         assert_eq!(code(&output), 0, "{output:?}");
-        let row = format!("http://{active}/: active, not among the addresses, named by s1");
+        let row = format!("http://{active}/: named by s1 as the active server");
         assert!(stdout(&output).contains(&row), "{output:?}");
     }
 }
@@ -75,7 +75,7 @@ fn an_active_server_that_only_a_standby_names_and_that_does_not_answer_is_named(
         let standby = standby_of(away);
         let output = ask(&["cluster", "status"], standby);
         assert_eq!(code(&output), 3, "{output:?}");
-        let told = format!("no server is active; s1 names the one at http://{away}/");
+        let told = format!("no server is active, nor is http://{away}/, which a server names");
         assert!(stderr(&output).contains(&told), "{output:?}");
         let output = ask(&["doctor"], standby);
         assert_eq!(code(&output), 1, "{output:?}");

@@ -78,6 +78,19 @@ impl ServerReport {
             is_alone,
         }
     }
+
+    /// Returns the reason why the server tells no state, or does not serve or follow, and the server
+    /// that named it.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let reason = self.view.as_ref().and_then(|view| view.reason.as_ref());
+        let note = self.error.as_ref().or(reason).cloned();
+        let named = self.named_by.as_ref().map(|by| {
+            format!("named by {by} as the active server; candidates need it among their addresses")
+        });
+        let notes = note.into_iter().chain(named);
+        let line = |note: String| format!("{}: {}", self.address, escape(&note));
+        notes.map(line).collect()
+    }
 }
 
 /// Returns the text of an error, for a place beside the address.
@@ -187,15 +200,10 @@ pub(crate) fn active_server(verdict: Verdict, servers: &[ServerReport]) -> anyho
 /// The error if no server is active.
 fn no_server(servers: &[ServerReport]) -> anyhow::Error {
     if servers.iter().any(|server| server.view.is_some()) {
-        let named = servers.iter().find(|server| server.named_by.is_some());
-        let named = named.map_or_else(String::new, |server| {
-            let by = escape(server.named_by.as_deref().unwrap_or_default());
-            format!(
-                "; {by} names the one at {}, which does not answer as such",
-                server.address
-            )
-        });
-        return exit::error(REFUSED, anyhow!("no server is active{named}"));
+        let named = servers.iter().filter(|server| server.named_by.is_some());
+        let named = named.map(|it| format!(", nor is {}, which a server names", it.address));
+        let text = anyhow!("no server is active{}", named.collect::<String>());
+        return exit::error(REFUSED, text);
     }
     if servers.iter().any(|server| server.is_alone) {
         let text = "the store is not a cluster: one server has all of its leases";

@@ -151,7 +151,7 @@ impl Member {
         let active = active.filter(|active| active.name != self.config.server);
         let detail = match &active {
             Some(active) => format!(
-                "{} was the active server of the cluster when this server last read the log",
+                "{} was active when this server last read the log",
                 active.name
             ),
             None => "this server of the cluster is not active, and knows no other that is".into(),

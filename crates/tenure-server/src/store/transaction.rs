@@ -101,7 +101,8 @@ impl<'a> LeaseTransaction<'a> {
         }
     }
 
-    /// Takes the steps that are due, and deletes a lease that is to be forgotten. The turn ends when they are durable or undone.
+    /// Takes the steps that are due, and deletes a lease that is to be forgotten. The turn ends when
+    /// they are durable or undone.
     pub(super) fn run_timer(mut self, turn: Option<Turn>) {
         self.settle();
         let forget_at = self.inner.forget_at(self.entry);

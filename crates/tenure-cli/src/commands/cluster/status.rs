@@ -46,18 +46,8 @@ impl Status {
             output::json(&json!({ "active": active, "servers": servers }))?;
         } else {
             output::print_table(&table(&servers))?;
-            for server in &servers {
-                if let Some(note) = note(server) {
-                    output::line(format_args!("{}: {}", server.address, escape(&note)))?;
-                }
-                if let Some(by) = &server.named_by {
-                    output::line(format_args!(
-                        "{}: named by {} as the active server, and not among the addresses: candidates \
-                         need it there",
-                        server.address,
-                        escape(by)
-                    ))?;
-                }
+            for note in servers.iter().flat_map(ServerReport::notes) {
+                output::line(note)?;
             }
             for finding in servers::namesakes(servers::views(&servers)) {
                 output::line(finding)?;
@@ -75,14 +65,9 @@ fn refusing(servers: &[ServerReport]) -> anyhow::Result<()> {
     let Some(view) = servers::views(servers).find(refuses) else {
         return Ok(());
     };
-    let (name, reason) = (
-        escape(&view.server),
-        view.reason.as_deref().unwrap_or("no reason"),
-    );
-    Err(exit::error(
-        BAD_DATA,
-        anyhow!("{name} refuses the log: {}", escape(reason)),
-    ))
+    let reason = escape(view.reason.as_deref().unwrap_or("no reason"));
+    let text = anyhow!("{} refuses the log: {reason}", escape(&view.server));
+    Err(exit::error(BAD_DATA, text))
 }
 
 fn table(servers: &[ServerReport]) -> Table {
@@ -113,12 +98,6 @@ fn table(servers: &[ServerReport]) -> Table {
         ]);
     }
     table
-}
-
-/// The reason why a server tells no state, or does not serve or follow.
-fn note(server: &ServerReport) -> Option<String> {
-    let reason = server.view.as_ref().and_then(|view| view.reason.clone());
-    server.error.clone().or(reason)
 }
 
 fn seconds(millis: u64) -> String {

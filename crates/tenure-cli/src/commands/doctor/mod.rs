@@ -428,17 +428,8 @@ impl Report {
         for store in &self.stores {
             store.print(verbose)?;
         }
-        if let Some(named) = &self.named {
-            let state = named.error.as_deref().unwrap_or("active");
-            row(
-                "store",
-                format_args!(
-                    "{}: {}, not among the addresses, named by {}",
-                    named.address,
-                    output::escape(state),
-                    output::escape(named.named_by.as_deref().unwrap_or_default())
-                ),
-            )?;
+        for note in self.named.iter().flat_map(ServerReport::notes) {
+            row("store", note)?;
         }
         for member in &self.members {
             member.print()?;
