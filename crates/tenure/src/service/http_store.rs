@@ -59,7 +59,7 @@ pub(super) fn open(
         resume: None,
     };
     Ok(Arc::new(HttpStore {
-        timings: config.timings.clone(),
+        timings: config.timings,
         is_alone: check.is_none(),
         compared_ms: AtomicU64::new(0),
         store: StoreClient::with_http(
