@@ -12,6 +12,7 @@ use tenure_tests::cluster::{Cluster, Server, Settings};
 use tenure_tests::needs::{can_run, has_program};
 use tenure_tests::process::{json_of, run};
 use tenure_tests::receiver::now;
+use tenure_tests::wait_for;
 use tokio::runtime::Runtime;
 
 use super::{Bench, DEFAULT, SHORT, pass, renewed_since};

@@ -49,6 +49,11 @@ const LEFT: &[(&str, &str, &str)] = &[
         "an account of Azure",
     ),
     (
+        "docs/cluster.md",
+        "",
+        "several machines; tests/cluster does the same",
+    ),
+    (
         "docs/comparison.md",
         "",
         "several minutes; tests/lab does the same",
