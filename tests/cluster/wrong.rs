@@ -119,7 +119,7 @@ fn standbys_that_may_only_read_are_not_ready_after_they_have_tried_to_take_over(
     cluster.servers[active].kill();
     for standby in (0..3).filter(|it| *it != active) {
         let server = &cluster.servers[standby];
-        tenure_tests::wait_for("a take-over that has failed", || {
+        wait_for("a take-over that has failed", || {
             let view = server.view(&cluster.runtime)?;
             let is_told = view["reason"]
                 .as_str()?
