@@ -12,6 +12,7 @@ use tenure_tests::cluster::{Cluster, Server, Settings};
 use tenure_tests::needs::{can_run, has_program};
 use tenure_tests::process::{json_of, run};
 use tenure_tests::receiver::now;
+use tenure_tests::wait_for;
 use tokio::runtime::Runtime;
 
 use super::{Bench, DEFAULT, SHORT, pass, renewed_since};
@@ -118,7 +119,7 @@ fn standbys_that_may_only_read_are_not_ready_after_they_have_tried_to_take_over(
     cluster.servers[active].kill();
     for standby in (0..3).filter(|it| *it != active) {
         let server = &cluster.servers[standby];
-        tenure_tests::wait_for("a take-over that has failed", || {
+        wait_for("a take-over that has failed", || {
             let view = server.view(&cluster.runtime)?;
             let is_told = view["reason"]
                 .as_str()?
