@@ -2,7 +2,7 @@
 
 use core::cmp::Ordering;
 
-use super::{EngineId, Found, Observation, OwnerId, OwnershipTimings, Refusal, Tail, TailState};
+use super::{Found, HomeId, Observation, OwnerId, OwnershipTimings, Refusal, Tail, TailState};
 use crate::Instant;
 
 /// The view of the log.
@@ -11,7 +11,7 @@ pub(super) struct View {
     /// The newest tail, and when it was observed first.
     known: Option<(Tail, Instant)>,
     /// The service, if it has shown an empty log and no tail.
-    empty: Option<EngineId>,
+    empty: Option<HomeId>,
     /// The reason why the server takes nothing over.
     refusal: Option<Refusal>,
     /// The arrival of the first answer since a read failed; `None` if the last read failed.
@@ -95,7 +95,7 @@ impl View {
         }
         match (self.relation(observation), source) {
             (Relation::Empty, _) => {
-                self.empty = Some(observation.engine);
+                self.empty = Some(observation.home);
                 self.accept(now);
             }
             (Relation::Newer(tail), _) => {
@@ -131,7 +131,7 @@ impl View {
         self.answering_since = None;
     }
 
-    fn relation(&self, Observation { engine, found }: Observation) -> Relation {
+    fn relation(&self, Observation { home, found }: Observation) -> Relation {
         let tail = match found {
             Found::Empty => None,
             Found::Tail(tail) => Some(tail),
@@ -139,10 +139,10 @@ impl View {
         };
         // Another service may run beside this one, or may have lost what this one acknowledged.
         let mut tails = [tail, self.known()].into_iter().flatten();
-        if let Some(other) = tails.find(|it| it.engine != engine) {
-            return Relation::Foreign(Refusal::OtherEngine {
-                written: other.engine,
-                answering: engine,
+        if let Some(other) = tails.find(|it| it.home != home) {
+            return Relation::Foreign(Refusal::OtherHome {
+                written: other.home,
+                answering: home,
             });
         }
         let (known, tail) = match (self.known(), tail) {
@@ -201,12 +201,12 @@ impl View {
 
     /// Returns the tail of a take-over by `me`.
     pub(super) fn successor(&self, me: OwnerId, timings: &OwnershipTimings) -> Option<Tail> {
-        let (engine, generation, sequence) = match (self.known(), self.empty) {
-            (Some(tail), _) => (tail.engine, tail.generation, tail.sequence),
-            (None, engine) => (engine?, 0, 0),
+        let (home, generation, sequence) = match (self.known(), self.empty) {
+            (Some(tail), _) => (tail.home, tail.generation, tail.sequence),
+            (None, home) => (home?, 0, 0),
         };
         Some(Tail {
-            engine,
+            home,
             generation: generation.saturating_add(1),
             sequence: sequence.saturating_add(1),
             undone: 0,

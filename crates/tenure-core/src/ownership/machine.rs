@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use super::follow::{Source, View};
-use super::own::{Attempt, Reign};
+use super::own::{Attempt, Owned};
 use super::{
     AppendOutcome, Found, Look, Observation, OwnerId, OwnershipOutput, OwnershipRole,
     OwnershipTimings, Refusal, Tail, TailState,
@@ -32,7 +32,7 @@ pub struct Ownership {
     timings: OwnershipTimings,
     me: OwnerId,
     view: View,
-    reign: Option<Reign>,
+    owned: Option<Owned>,
     append: Option<Attempt>,
     /// The number of appends that were undone since the last one that was applied.
     undone: u64,
@@ -60,7 +60,7 @@ impl Ownership {
             timings,
             me: owner,
             view: View::new(now),
-            reign: None,
+            owned: None,
             append: None,
             next_read: Read::At(now),
             has_resigned: false,
@@ -102,8 +102,8 @@ impl Ownership {
             // An earlier attempt was applied: its outcome is known now. No other append has this
             // tail, not even one that this server has undone because the service said, wrongly,
             // that it was not applied.
-            AppendOutcome::Superseded(Observation { engine, found })
-                if engine == attempt.tail.engine && found == Found::Tail(attempt.tail) =>
+            AppendOutcome::Superseded(Observation { home, found })
+                if home == attempt.tail.home && found == Found::Tail(attempt.tail) =>
             {
                 self.applied(now, &attempt)
             }
@@ -122,8 +122,8 @@ impl Ownership {
                 // Argument 7 has this second line of defence.
                 self.undone = self.undone.saturating_add(1);
                 self.next_read = Read::At(pause_ends);
-                if let Some(reign) = &mut self.reign {
-                    reign.beat_at = pause_ends;
+                if let Some(owned) = &mut self.owned {
+                    owned.beat_at = pause_ends;
                 }
                 AppendOutcome::Refused
             }
@@ -144,10 +144,10 @@ impl Ownership {
             .view
             .known()
             .is_some_and(|it| it.generation == generation);
-        if let Some(reign) = &mut self.reign
+        if let Some(owned) = &mut self.owned
             && is_current
         {
-            reign.is_loaded = true;
+            owned.is_loaded = true;
             self.check_deadline(now);
         }
     }
@@ -155,7 +155,7 @@ impl Ownership {
     /// Input: time has passed. The caller may call it at any time and any number of times.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.check_deadline(now);
-        match (&mut self.append, &self.reign) {
+        match (&mut self.append, &self.owned) {
             (Some(attempt), _) => {
                 if attempt.repeat_at.is_some_and(|at| at <= now) {
                     attempt.send_again(now);
@@ -163,8 +163,8 @@ impl Ownership {
                         .push_back(OwnershipOutput::Append(attempt.tail));
                 }
             }
-            (None, Some(reign)) => {
-                if reign.beat_at <= now
+            (None, Some(owned)) => {
+                if owned.beat_at <= now
                     && let Some(tail) = self.next_tail(TailState::Owned)
                 {
                     self.begin(tail, now);
@@ -183,7 +183,7 @@ impl Ownership {
     /// [`OwnershipTimings::beat`].
     #[must_use]
     pub fn append(&mut self, now: Instant) -> Option<Tail> {
-        let is_loaded = self.reign.as_ref().is_some_and(|it| it.is_loaded);
+        let is_loaded = self.owned.as_ref().is_some_and(|it| it.is_loaded);
         if !is_loaded || self.append.is_some() {
             return None;
         }
@@ -205,7 +205,7 @@ impl Ownership {
     #[must_use]
     pub fn vacate(&mut self, now: Instant) -> Option<Tail> {
         self.resign();
-        if self.reign.is_none() || self.append.is_some() {
+        if self.owned.is_none() || self.append.is_some() {
             return None;
         }
         let tail = self.next_tail(TailState::Vacant)?;
@@ -223,7 +223,7 @@ impl Ownership {
     /// Command: follow again after a hand-over. It has no effect before the log is vacated. The
     /// server takes its own vacant tail over only if nobody else does for T.
     pub fn stand_by(&mut self, now: Instant) {
-        if self.has_resigned && self.reign.is_none() && self.append.is_none() {
+        if self.has_resigned && self.owned.is_none() && self.append.is_none() {
             self.has_resigned = false;
             self.handle_timeout(now);
         }
@@ -239,9 +239,9 @@ impl Ownership {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let deadline = self.deadline().filter(|_| !self.has_told_lapse());
-        let due = match (&self.append, &self.reign, self.next_read) {
+        let due = match (&self.append, &self.owned, self.next_read) {
             (Some(attempt), ..) => attempt.repeat_at,
-            (None, Some(reign), _) => Some(reign.beat_at),
+            (None, Some(owned), _) => Some(owned.beat_at),
             (None, None, Read::At(at)) if !self.has_resigned => {
                 Some(self.take_over_at().map_or(at, |it| it.min(at)))
             }
@@ -269,9 +269,9 @@ impl Ownership {
     /// Returns the server's role at `now`.
     #[must_use]
     pub fn role(&self, now: Instant) -> OwnershipRole {
-        match &self.reign {
+        match &self.owned {
             _ if self.has_resigned => OwnershipRole::Resigned,
-            Some(reign) if !reign.is_loaded => OwnershipRole::Loading,
+            Some(owned) if !owned.is_loaded => OwnershipRole::Loading,
             Some(_) if self.serves_until().is_some_and(|until| now < until) => {
                 OwnershipRole::Active
             }
@@ -358,24 +358,24 @@ impl Ownership {
         let tail = attempt.tail;
         self.view.own(tail, now);
         self.undone = 0;
-        match &mut self.reign {
+        match &mut self.owned {
             None => {
-                self.reign = Some(Reign::new(sent, &self.timings));
+                self.owned = Some(Owned::new(sent, &self.timings));
                 if !self.has_resigned {
                     let generation = tail.generation;
                     self.outputs.push_back(OwnershipOutput::Took { generation });
                 }
             }
             Some(_) if tail.state == TailState::Vacant => {
-                self.reign = None;
+                self.owned = None;
                 self.next_read = Read::At(now);
             }
-            Some(reign) => {
-                reign.extend(sent, &self.timings);
+            Some(owned) => {
+                owned.extend(sent, &self.timings);
                 if self.deadline().is_some_and(|until| now < until)
-                    && let Some(reign) = self.reign.as_mut().filter(|it| it.has_lapsed)
+                    && let Some(owned) = self.owned.as_mut().filter(|it| it.has_lapsed)
                 {
-                    reign.has_lapsed = false;
+                    owned.has_lapsed = false;
                     self.outputs.push_back(OwnershipOutput::Resumed);
                 }
             }
@@ -385,7 +385,7 @@ impl Ownership {
 
     /// Gives up the ownership or the take-over, after a refused append.
     fn lose(&mut self, now: Instant, observation: Observation) {
-        if self.reign.take().is_some() {
+        if self.owned.take().is_some() {
             self.outputs.push_back(OwnershipOutput::Deposed);
         }
         self.see(now, observation, Source::Append);
@@ -409,24 +409,24 @@ impl Ownership {
 
     /// Returns the instant from which the owner accepts nothing unless an append succeeds before.
     fn deadline(&self) -> Option<Instant> {
-        let reign = self.reign.as_ref().filter(|it| it.is_loaded)?;
+        let owned = self.owned.as_ref().filter(|it| it.is_loaded)?;
         // Arguments 3 to 5: a follower takes over T after it has seen this tail, on its own clock.
         // The margin covers clocks whose rates differ.
         let margin = self.timings.margin();
-        Some(reign.sent + self.timings.ownership().saturating_sub(margin))
+        Some(owned.sent + self.timings.ownership().saturating_sub(margin))
     }
 
     fn has_told_lapse(&self) -> bool {
-        self.has_resigned || self.reign.as_ref().is_some_and(|it| it.has_lapsed)
+        self.has_resigned || self.owned.as_ref().is_some_and(|it| it.has_lapsed)
     }
 
     /// Tells the server once that it has lapsed.
     fn check_deadline(&mut self, now: Instant) {
         if self.deadline().is_some_and(|until| until <= now)
             && !self.has_told_lapse()
-            && let Some(reign) = &mut self.reign
+            && let Some(owned) = &mut self.owned
         {
-            reign.has_lapsed = true;
+            owned.has_lapsed = true;
             self.outputs.push_back(OwnershipOutput::Lapsed);
         }
     }

@@ -1,13 +1,13 @@
 //! The inputs and outputs of an [`Ownership`](super::Ownership).
 
-use super::{EngineId, Tail};
+use super::{HomeId, Tail};
 
 /// An answer of the service that keeps the log: to a read of the tail, or to an append that was
 /// refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Observation {
     /// The identity of the service that answered.
-    pub engine: EngineId,
+    pub home: HomeId,
     /// The tail that stands in the log.
     pub found: Found,
 }
@@ -106,11 +106,11 @@ pub enum OwnershipRole {
 pub enum Refusal {
     /// The tail was written in another service: a restored snapshot, or a wrong address.
     #[error("the log was written in home {written} and this is {answering}")]
-    OtherEngine {
+    OtherHome {
         /// The identity of the service in which the tail was written.
-        written: EngineId,
+        written: HomeId,
         /// The identity of the service that answered.
-        answering: EngineId,
+        answering: HomeId,
     },
     /// The log contained a tail, and now contains one that is not a successor of it. This is final:
     /// only a new start of the server follows the log again.

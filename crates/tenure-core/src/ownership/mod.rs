@@ -54,7 +54,7 @@
 //! use std::time::Duration;
 //! use tenure_core::Instant;
 //! use tenure_core::ownership::{
-//!     EngineId, Found, Look, AppendOutcome, OwnershipOutput, OwnerId, Ownership, OwnershipTimings, OwnershipRole,
+//!     HomeId, Found, Look, AppendOutcome, OwnershipOutput, OwnerId, Ownership, OwnershipTimings, OwnershipRole,
 //!     Observation,
 //! };
 //!
@@ -64,7 +64,7 @@
 //!
 //! // The server reads the tail. The log is empty, so the server appends the first tail.
 //! assert_eq!(ownership.poll_output(), Some(OwnershipOutput::Look));
-//! let empty = Observation { engine: EngineId(7), found: Found::Empty };
+//! let empty = Observation { home: HomeId(7), found: Found::Empty };
 //! ownership.handle_tail(at(10), Look::Found(empty));
 //! let Some(OwnershipOutput::Append(tail)) = ownership.poll_output() else { unreachable!() };
 //! assert_eq!((tail.generation, tail.sequence), (1, 1));
@@ -92,7 +92,7 @@ pub use machine::Ownership;
 pub use message::{
     AppendOutcome, Found, Look, Observation, OwnershipOutput, OwnershipRole, Refusal,
 };
-pub use tail::{EngineId, OwnerId, Tail, TailState};
+pub use tail::{HomeId, OwnerId, Tail, TailState};
 #[cfg(test)]
 mod tests;
 

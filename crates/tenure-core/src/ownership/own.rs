@@ -5,7 +5,7 @@ use crate::Instant;
 
 /// The ownership of the log under one generation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Reign {
+pub(super) struct Owned {
     /// When the append that succeeded last was sent for the first time.
     pub(super) sent: Instant,
     /// When the next append is due, if there is none before.
@@ -15,7 +15,7 @@ pub(super) struct Reign {
     pub(super) has_lapsed: bool,
 }
 
-impl Reign {
+impl Owned {
     pub(super) fn new(sent: Instant, timings: &OwnershipTimings) -> Self {
         Self {
             sent,

@@ -12,9 +12,9 @@ pub struct OwnerId(pub u128);
 /// service may have lost commits, after a restore from a snapshot or after a promotion, and if the log
 /// was copied to another place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EngineId(pub u128);
+pub struct HomeId(pub u128);
 
-impl fmt::Display for EngineId {
+impl fmt::Display for HomeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -24,7 +24,7 @@ impl fmt::Display for EngineId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tail {
     /// The identity of the service in which the tail was written.
-    pub engine: EngineId,
+    pub home: HomeId,
     /// The number of the ownership: each take-over adds one.
     pub generation: u64,
     /// The number of the append: each append adds one.

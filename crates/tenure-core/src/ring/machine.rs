@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{Append, Base, Checksum, Entry, Pressure, RingLimits, Slot, SlotRead, SlotReplaced};
 use crate::Instant;
-use crate::ownership::{AppendOutcome, EngineId, Found, Observation, Ownership, Refusal, Tail};
+use crate::ownership::{AppendOutcome, Found, HomeId, Observation, Ownership, Refusal, Tail};
 
 /// The log in a ring of slots, as one server sees it; see the [module](super). `V` is the type of the
 /// versions of the home.
@@ -151,8 +151,8 @@ impl<V: Clone + Eq> LogRing<V> {
                 None => None,
             };
             if let Some(found) = found {
-                let engine = header.engine;
-                return Err(Blocked::Moved(Observation { engine, found }));
+                let home = header.home;
+                return Err(Blocked::Moved(Observation { home, found }));
             }
         }
         // Argument 8: exactly the same bytes again.
@@ -197,7 +197,7 @@ impl<V: Clone + Eq> LogRing<V> {
             }
             Some(_) => Err(Blocked::Behind),
             None => Err(Blocked::Moved(Observation {
-                engine: header.engine,
+                home: header.home,
                 found: self.deleted(header.sequence),
             })),
         }
@@ -225,7 +225,7 @@ impl<V: Clone + Eq> LogRing<V> {
         Found::Unusable(Refusal::SlotDeleted { slot })
     }
 
-    /// Input: the answer of the home `engine` to an attempt of the append. `now` is the instant at
+    /// Input: the answer of the home `home` to an attempt of the append. `now` is the instant at
     /// which it arrived, or a later one. Returns what is known of the append now.
     ///
     /// After [`AppendOutcome::Superseded`] the server drops the content in memory and reads all slots.
@@ -234,20 +234,20 @@ impl<V: Clone + Eq> LogRing<V> {
         &mut self,
         ownership: &mut Ownership,
         now: Instant,
-        engine: EngineId,
+        home: HomeId,
         answer: SlotReplaced<V>,
     ) -> AppendOutcome {
         let Some(append) = self.pending.take() else {
             return AppendOutcome::Unknown;
         };
-        let superseded = |found| AppendOutcome::Superseded(Observation { engine, found });
+        let superseded = |found| AppendOutcome::Superseded(Observation { home, found });
         let sequence = append.entry.header.sequence;
         let (outcome, version) = match answer {
             SlotReplaced::Done(version) => (AppendOutcome::Committed, Some(version)),
             SlotReplaced::NotApplied => (AppendOutcome::Refused, None),
             SlotReplaced::Unknown => (AppendOutcome::Unknown, None),
             // Another home never applies this append, whatever stands there: the replace names its own.
-            SlotReplaced::Changed(_) if engine != append.entry.header.engine => {
+            SlotReplaced::Changed(_) if home != append.entry.header.home => {
                 let tail = self.tail().map(|it| it.entry.header);
                 (superseded(tail.map_or(Found::Empty, Found::Tail)), None)
             }

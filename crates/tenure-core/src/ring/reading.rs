@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::{LogRing, Slot, SlotRead};
-use crate::ownership::{EngineId, Found, Observation, Refusal};
+use crate::ownership::{Found, HomeId, Observation, Refusal};
 
 /// The meaning of the slot of the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,11 +35,11 @@ impl<V: Clone + Eq> LogRing<V> {
         (self.slot_of(self.tail + 1), known.map(|it| &it.version))
     }
 
-    /// Input: the answer of the home `engine` to the read of [`next_read`](Self::next_read).
-    pub fn handle_read(&mut self, engine: EngineId, read: SlotRead<V>) -> Followed {
+    /// Input: the answer of the home `home` to the read of [`next_read`](Self::next_read).
+    pub fn handle_read(&mut self, home: HomeId, read: SlotRead<V>) -> Followed {
         let next = self.tail + 1;
         let overwritten = self.overwritten();
-        let here = |found| Observation { engine, found };
+        let here = |found| Observation { home, found };
         let silence = |tail: Option<&Slot<V>>| {
             let found = tail.map_or(Found::Empty, |it| Found::Tail(it.entry.header));
             Followed::Silent(here(found))
@@ -73,10 +73,10 @@ impl<V: Clone + Eq> LogRing<V> {
         }
     }
 
-    /// Input: the answers of the home `engine` to reads of all slots, in their order. The reads were
+    /// Input: the answers of the home `home` to reads of all slots, in their order. The reads were
     /// sent after the last call returned, one by one or together.
-    pub fn load(&mut self, engine: EngineId, reads: Vec<SlotRead<V>>) -> Loaded {
-        let seen = |found| Loaded::Seen(Observation { engine, found });
+    pub fn load(&mut self, home: HomeId, reads: Vec<SlotRead<V>>) -> Loaded {
+        let seen = |found| Loaded::Seen(Observation { home, found });
         let mut slots = Vec::with_capacity(reads.len());
         for read in reads {
             slots.push(match read {

@@ -70,7 +70,7 @@ async fn etcd_is_compacted_unless_others_use_it() {
 
     put("tenurf");
     let warning = "etcd is not compacted by tenure, because it has keys that do not begin with \
-                   tenure/: set etcd's option --auto-compaction-retention, and etcd.compact = \"off\"";
+                   tenure/: set etcd's option --auto-compaction-retention, and write compact=off into home";
     let warnings = owner.run(600).await;
     assert!(warnings.iter().any(|it| it == warning), "{warnings:?}");
     assert!(read_at(&etcd, "6").get("error").is_none());

@@ -89,7 +89,7 @@ impl EtcdHome {
             true => Err(format!("it has keys that do not begin with {prefix}")),
             false => match gateway.ask(&CompactRequest { revision }).await {
                 Err(Failure::Misconfigured(error)) => {
-                    Err(format!("etcd.user has no right to it ({error})"))
+                    Err(format!("the user has no right to it ({error})"))
                 }
                 answer => Ok(answer.map(drop)?),
             },
@@ -97,7 +97,7 @@ impl EtcdHome {
         Ok(outcome.err().map(|reason| {
             format!(
                 "etcd is not compacted by tenure, because {reason}: set etcd's option \
-                 --auto-compaction-retention, and etcd.compact = \"off\""
+                 --auto-compaction-retention, and write compact=off into home"
             )
         }))
     }

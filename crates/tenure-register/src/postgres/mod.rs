@@ -90,8 +90,8 @@ const STANDBYS: &str = "select current_setting('synchronous_standby_names') = ''
     and exists (select from pg_stat_replication)";
 
 const MAY_LOSE: &str = "PostgreSQL has standbys, and synchronous_standby_names is empty: a promotion \
-    of one of them can lose acknowledged changes, although postgres.failover is \"lossless\". Make a \
-    standby synchronous, or set postgres.failover = \"none\"";
+    of one of them can lose acknowledged changes, although home has failover=lossless. Make a \
+    standby synchronous, or write failover=none";
 
 /// The greatest number of connections of a home: PostgreSQL has a process for each, and by default it
 /// accepts 100. More than one are only used while a request waits.

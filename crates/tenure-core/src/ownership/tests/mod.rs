@@ -12,7 +12,7 @@ use crate::Instant;
 /// follower settles in 4 s.
 const T: u64 = 12;
 
-const ENGINE: EngineId = EngineId(7);
+const ENGINE: HomeId = HomeId(7);
 const ME: OwnerId = OwnerId(1);
 const OTHER: OwnerId = OwnerId(2);
 
@@ -31,7 +31,7 @@ fn timings(secs: u64) -> OwnershipTimings {
 /// Returns a tail that another server owns.
 fn tail(generation: u64, sequence: u64) -> Tail {
     Tail {
-        engine: ENGINE,
+        home: ENGINE,
         generation,
         sequence,
         undone: 0,
@@ -55,7 +55,7 @@ fn mine(generation: u64, sequence: u64) -> Tail {
 
 fn observation(found: Found) -> Observation {
     Observation {
-        engine: ENGINE,
+        home: ENGINE,
         found,
     }
 }
@@ -69,7 +69,7 @@ fn refused(tail: Tail) -> AppendOutcome {
 }
 
 const EMPTY: Look = Look::Found(Observation {
-    engine: ENGINE,
+    home: ENGINE,
     found: Found::Empty,
 });
 

@@ -518,7 +518,7 @@ fn a_log_that_is_being_restored_or_was_moved_is_never_taken_over() {
 fn a_tail_that_was_written_in_another_service_is_refused() {
     let mut machine = started();
     let other = Tail {
-        engine: EngineId(8),
+        home: HomeId(8),
         ..tail(1, 1)
     };
     machine.handle_tail(at(0), look(other));
@@ -544,12 +544,12 @@ fn another_service_is_refused_even_if_its_log_is_empty() {
     let mut machine = started();
     machine.handle_tail(at(0), look(tail(1, 1)));
     let elsewhere = Look::Found(Observation {
-        engine: EngineId(8),
+        home: HomeId(8),
         found: Found::Empty,
     });
-    let refused = OwnershipOutput::Refuses(Refusal::OtherEngine {
+    let refused = OwnershipOutput::Refuses(Refusal::OtherHome {
         written: ENGINE,
-        answering: EngineId(8),
+        answering: HomeId(8),
     });
     assert_eq!(follow(&mut machine, 1, 60, elsewhere), [refused]);
 }

@@ -9,12 +9,12 @@ use super::*;
 use crate::Instant;
 use crate::ownership::*;
 
-const ENGINE: EngineId = EngineId(7);
+const ENGINE: HomeId = HomeId(7);
 const SLOTS: u64 = 16;
 
 fn header(sequence: u64) -> Tail {
     Tail {
-        engine: ENGINE,
+        home: ENGINE,
         generation: 1,
         sequence,
         undone: 0,
@@ -61,7 +61,7 @@ fn loaded(tail: u64, covered: u64) -> LogRing<u64> {
 
 fn observation(found: Found) -> Observation {
     Observation {
-        engine: ENGINE,
+        home: ENGINE,
         found,
     }
 }
@@ -326,13 +326,13 @@ fn an_answer_of_another_home_ends_the_ownership_whatever_stands_there() {
         let header = ownership.append(Instant::default()).unwrap();
         ring.append(header, None, None, SEAL).unwrap();
         let (now, answer) = (Instant::default(), SlotReplaced::Changed(read.clone()));
-        let told = ring.handle_replaced(&mut ownership, now, EngineId(8), answer);
+        let told = ring.handle_replaced(&mut ownership, now, HomeId(8), answer);
         assert!(
             matches!(told, AppendOutcome::Superseded(_)),
             "{read:?}: {told:?}"
         );
-        let (written, answering) = (ENGINE, EngineId(8));
-        let refusal = Refusal::OtherEngine { written, answering };
+        let (written, answering) = (ENGINE, HomeId(8));
+        let refusal = Refusal::OtherHome { written, answering };
         assert_eq!(ownership.refusal(), Some(refusal), "{read:?}");
     }
 }

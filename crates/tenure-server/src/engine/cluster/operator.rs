@@ -232,7 +232,7 @@ impl<'a> OperatorLog<'a> {
             if attempt > 0 {
                 (self.wait)(PAUSE);
             }
-            let replaced = self.ring.replace(&append, bytes.clone(), tail.engine);
+            let replaced = self.ring.replace(&append, bytes.clone(), tail.home);
             match home.block_on(replaced) {
                 (_, SlotReplaced::Done(_), _) => return Ok(Written::Done),
                 // No other entry has these bytes, so an attempt before was applied.
@@ -311,7 +311,7 @@ fn note_of(change: &str, subject: &str) -> String {
 fn next(observation: Observation, before: Option<&SlotValue>, state: TailState) -> Tail {
     let (generation, sequence) = before.map_or((0, 0), |it| (it.tail.generation, it.tail.sequence));
     Tail {
-        engine: observation.engine,
+        home: observation.home,
         generation: generation + 1,
         sequence: sequence + 1,
         undone: 0,
@@ -415,7 +415,7 @@ fn retire(log: &mut OperatorLog<'_>) -> Result<Duration, RecoverError> {
         if before.tail.state == TailState::Retired {
             return Ok(ownership);
         }
-        if before.tail.engine != observation.engine {
+        if before.tail.home != observation.home {
             let text = other_home(Some(&before.about.home), &log.ring.home_text());
             return Err(RecoverError::OtherHome(text));
         }

@@ -109,7 +109,7 @@ impl ClusterLog {
     /// Returns the reason of a refusal with its remedy.
     pub(super) fn remedy(&self, refusal: &Refusal) -> String {
         match refusal {
-            Refusal::OtherEngine { .. } => {
+            Refusal::OtherHome { .. } => {
                 let written = self.ring.tail().map(|it| it.about.home.as_str());
                 other_home(written, &self.ring.home_text())
             }

@@ -6,7 +6,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Bytes;
 use tenure_core::Instant;
 use tenure_core::ownership::{
-    AppendOutcome, EngineId, Found, Observation, Ownership, Tail, TailState,
+    AppendOutcome, Found, HomeId, Observation, Ownership, Tail, TailState,
 };
 use tenure_core::ring::{
     Append, Base, Blocked, Followed, Loaded, LogRing, Pressure, RingLimits, Slot, SlotRead,
@@ -139,13 +139,13 @@ impl RingLog {
                 }
             };
             for read in reads {
-                let engine = self.saw(&read);
-                if let Some(observation) = self.of_another_home(engine) {
+                let home = self.saw(&read);
+                if let Some(observation) = self.of_another_home(home) {
                     return Ok(observation);
                 }
                 let slot = self.ring.next_read().0;
                 let read = self.slot_read(slot, read);
-                match self.ring.handle_read(engine, read) {
+                match self.ring.handle_read(home, read) {
                     Followed::Next(_) => count = READ_AHEAD,
                     Followed::Silent(observation) => return Ok(observation),
                     Followed::Behind => return self.load().await,
@@ -158,25 +158,25 @@ impl RingLog {
     pub(in crate::engine) async fn load(&mut self) -> Result<Observation, Failure> {
         for _ in 0..ATTEMPTS {
             let reads = self.home.read_many(&self.slots).await?;
-            let mut engine = None;
+            let mut home = None;
             for read in &reads {
-                let before = engine.replace(self.saw(read));
-                if before.is_some() && before != engine {
+                let before = home.replace(self.saw(read));
+                if before.is_some() && before != home {
                     let text = "the answers are of two homes".into();
                     return Err(Failure::NotApplied(text));
                 }
             }
-            let Some(engine) = engine else {
+            let Some(home) = home else {
                 return Err(Failure::Unknown("an answer without slots".into()));
             };
-            if let Some(observation) = self.of_another_home(engine) {
+            if let Some(observation) = self.of_another_home(home) {
                 return Ok(observation);
             }
             let reads = (0..).zip(reads);
             let reads = reads
                 .map(|(slot, read)| self.slot_read(slot, read))
                 .collect();
-            let Loaded::Seen(observation) = self.ring.load(engine, reads) else {
+            let Loaded::Seen(observation) = self.ring.load(home, reads) else {
                 continue;
             };
             // The ring has these slots only if they are in order. Else it has older ones, or none, and with
@@ -184,7 +184,7 @@ impl RingLog {
             // home that has shown it. So in any other case all slots are read again.
             let tail = self.ring.tail().map(|it| it.entry.header);
             let is_in_ring = tail.map_or(Found::Empty, Found::Tail) == observation.found;
-            self.is_loaded = is_in_ring && self.of_another_home(engine).is_none();
+            self.is_loaded = is_in_ring && self.of_another_home(home).is_none();
             return Ok(observation);
         }
         Err(Failure::NotApplied(
@@ -200,18 +200,18 @@ impl RingLog {
     }
 
     /// Notes which home gives an answer.
-    fn saw(&mut self, read: &Read) -> EngineId {
+    fn saw(&mut self, read: &Read) -> HomeId {
         let identity = &read.seen().identity;
         if self.identity.as_ref() != Some(identity) {
             self.identity = Some(identity.clone());
         }
-        self.engine_of(identity)
+        self.home_number(identity)
     }
 
     /// Returns the number of the place of this log in a home.
-    pub(in crate::engine) fn engine_of(&self, identity: &Identity) -> EngineId {
+    pub(in crate::engine) fn home_number(&self, identity: &Identity) -> HomeId {
         let text = format!("{identity}\n{}", self.place);
-        EngineId(number_of(digest(&SHA256, text.as_bytes()).as_ref()))
+        HomeId(number_of(digest(&SHA256, text.as_bytes()).as_ref()))
     }
 
     /// Returns the home that gave the last answer, for people.
@@ -224,10 +224,10 @@ impl RingLog {
 
     /// Returns the answer of a home that is not the one of the log. The ring does not see it: a version
     /// is named only in the home that has shown it.
-    fn of_another_home(&self, engine: EngineId) -> Option<Observation> {
+    fn of_another_home(&self, home: HomeId) -> Option<Observation> {
         let tail = self.ring.tail()?.entry.header;
         let found = Found::Tail(tail);
-        (tail.engine != engine).then_some(Observation { engine, found })
+        (tail.home != home).then_some(Observation { home, found })
     }
 
     fn slot_read(&mut self, slot: u64, read: Read) -> SlotRead<Version> {
@@ -297,16 +297,16 @@ impl RingLog {
                 };
             }
         };
-        let (engine, answer, failure) = match self.too_large(&bytes) {
+        let (home, answer, failure) = match self.too_large(&bytes) {
             // It was never sent, because all attempts have the same bytes.
-            Some(failure) => (header.engine, SlotReplaced::NotApplied, Some(failure)),
-            None => self.replace(&append, bytes, header.engine).await,
+            Some(failure) => (header.home, SlotReplaced::NotApplied, Some(failure)),
+            None => self.replace(&append, bytes, header.home).await,
         };
         if failure.is_some() {
             // The home may have been restored meanwhile.
             self.checked_at = None;
         }
-        let outcome = self.ring.handle_replaced(ownership, now(), engine, answer);
+        let outcome = self.ring.handle_replaced(ownership, now(), home, answer);
         match outcome {
             AppendOutcome::Committed => self.note_committed(),
             AppendOutcome::Unknown => {}
@@ -344,10 +344,10 @@ impl RingLog {
             let slot = self.ring.slot_of(tail.sequence);
             match self.home.read(&self.slots[slot as usize], None).await {
                 Ok(read) => {
-                    let engine = self.saw(&read);
-                    if engine != header.engine {
+                    let home = self.saw(&read);
+                    if home != header.home {
                         let found = Found::Tail(tail);
-                        let observation = Observation { engine, found };
+                        let observation = Observation { home, found };
                         return Err((AppendOutcome::Superseded(observation), None));
                     }
                     tail_read = Some(self.slot_read(slot, read));
@@ -396,13 +396,13 @@ impl RingLog {
         &mut self,
         append: &Append<Version>,
         bytes: Bytes,
-        engine: EngineId,
-    ) -> (EngineId, SlotReplaced<Version>, Option<Failure>) {
+        home: HomeId,
+    ) -> (HomeId, SlotReplaced<Version>, Option<Failure>) {
         let identity = self.identity.clone();
-        let identity = identity.filter(|identity| self.engine_of(identity) == engine);
+        let identity = identity.filter(|identity| self.home_number(identity) == home);
         let Some(identity) = identity else {
             let failure = Failure::Unknown("another home has answered meanwhile".into());
-            return (engine, SlotReplaced::Unknown, Some(failure));
+            return (home, SlotReplaced::Unknown, Some(failure));
         };
         let expected = Expected {
             version: append.expected.clone(),
@@ -411,17 +411,17 @@ impl RingLog {
         let key = self.slots[append.slot as usize].clone();
         match self.home.replace(&key, &expected, bytes).await {
             Ok(Replaced::Done { version, seen }) => (
-                self.engine_of(&seen.identity),
+                self.home_number(&seen.identity),
                 SlotReplaced::Done(version),
                 None,
             ),
             Ok(Replaced::Changed(read)) => {
-                let engine = self.saw(&read);
+                let home = self.saw(&read);
                 let read = self.slot_read(append.slot, read);
-                (engine, SlotReplaced::Changed(read), None)
+                (home, SlotReplaced::Changed(read), None)
             }
-            Err(failure @ Failure::Unknown(_)) => (engine, SlotReplaced::Unknown, Some(failure)),
-            Err(failure) => (engine, SlotReplaced::NotApplied, Some(failure)),
+            Err(failure @ Failure::Unknown(_)) => (home, SlotReplaced::Unknown, Some(failure)),
+            Err(failure) => (home, SlotReplaced::NotApplied, Some(failure)),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Bytes;
 use tenure_core::UnixMillis;
-use tenure_core::ownership::{EngineId, OwnerId, Refusal, Tail, TailState};
+use tenure_core::ownership::{HomeId, OwnerId, Refusal, Tail, TailState};
 use tenure_core::ring::{Base, Checksum, Entry as RingEntry, FileId};
 use tenure_core::time::millis;
 
@@ -142,7 +142,7 @@ impl SlotValue {
     pub(in crate::engine) fn encode(&self) -> Bytes {
         let (tail, about) = (&self.tail, &self.about);
         let state = STATES.iter().find(|(state, _)| *state == tail.state);
-        let (engine, owner) = (tail.engine.0.to_be_bytes(), tail.owner.0.to_be_bytes());
+        let (home, owner) = (tail.home.0.to_be_bytes(), tail.owner.0.to_be_bytes());
         let previous = self.previous.map(|it| it.0.to_be_bytes());
         let newest = self.base.map(|it| it.newest.0.to_be_bytes());
         let mut to = Vec::with_capacity(self.entry.len() + 400);
@@ -150,7 +150,7 @@ impl SlotValue {
             &mut to,
             &[
                 FORMAT.into(),
-                Column::Bytes(&engine),
+                Column::Bytes(&home),
                 tail.generation.into(),
                 tail.sequence.into(),
                 tail.undone.into(),
@@ -205,7 +205,7 @@ impl SlotValue {
             _ => Err(BadSlot::NotValid),
         };
         let tail = Tail {
-            engine: EngineId(number(columns)?),
+            home: HomeId(number(columns)?),
             generation: counter(columns)?,
             sequence: counter(columns)?,
             undone: counter(columns)?,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use futures_util::FutureExt as _;
 use tenure_core::ownership::{
-    AppendOutcome, EngineId, Found, Observation, OwnerId, Ownership, OwnershipOutput,
+    AppendOutcome, Found, HomeId, Observation, OwnerId, Ownership, OwnershipOutput,
     OwnershipTimings, Refusal, Tail, TailState,
 };
 use tenure_core::ring::{Base, Checksum, Entry as RingEntry, FileId};
@@ -53,7 +53,7 @@ fn draft(batch: &Batch) -> Draft<'_> {
 
 fn tail(sequence: u64, state: TailState) -> Tail {
     Tail {
-        engine: EngineId(u128::MAX - 1),
+        home: HomeId(u128::MAX - 1),
         generation: 3,
         sequence,
         undone: 2,
@@ -329,8 +329,8 @@ impl Node {
         now(self.log.look()).unwrap()
     }
 
-    fn engine(&mut self) -> EngineId {
-        self.look().engine
+    fn home(&mut self) -> HomeId {
+        self.look().home
     }
 
     /// Takes an empty log over.
@@ -455,13 +455,13 @@ fn a_version_is_named_only_at_the_home_that_has_shown_it() {
     owner.begin();
     drop(owner.append(10));
     let mut follower = Node::new(&home, 2);
-    let before = follower.engine();
+    let before = follower.home();
     let tail = follower.log.tail().unwrap().tail;
     home.promote(0);
     for _ in 0..3 {
         let seen = follower.look();
         assert_eq!(seen.found, Found::Tail(tail));
-        assert_ne!(seen.engine, before);
+        assert_ne!(seen.home, before);
     }
     // A take-over that was decided before the promotion is not sent.
     let header = Tail {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use tenure_core::Instant;
-use tenure_core::ownership::{AppendOutcome, EngineId};
+use tenure_core::ownership::{AppendOutcome, HomeId};
 
 use super::super::{Payload, RequestId};
 use super::{LogAnswer, LogAppend, LogCall, LogState};
@@ -14,7 +14,7 @@ use crate::sim::{
 };
 
 /// The identity of the service.
-pub(super) const ENGINE: EngineId = EngineId(1);
+pub(super) const HOME: HomeId = HomeId(1);
 
 /// The service definitely refuses one call in this number, without a look at the head: it is
 /// overloaded. All copies of a call have the same outcome, or the refusal would not be definite.

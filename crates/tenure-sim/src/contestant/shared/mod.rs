@@ -94,7 +94,7 @@ pub enum LogAnswer {
 impl LogState {
     fn observation(&self) -> Observation {
         Observation {
-            engine: log::ENGINE,
+            home: log::HOME,
             found: self.head.map_or(Found::Empty, Found::Tail),
         }
     }
@@ -146,7 +146,7 @@ mod tests {
             lease,
         };
         let head = Tail {
-            engine: log::ENGINE,
+            home: log::HOME,
             generation: 1,
             sequence: state.head.map_or(1, |it| it.sequence + 1),
             undone: 0,

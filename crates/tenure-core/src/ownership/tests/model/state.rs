@@ -163,7 +163,7 @@ impl Server {
 impl Service {
     fn observation(&self) -> Observation {
         Observation {
-            engine: ENGINE,
+            home: ENGINE,
             found: self.tail.map_or(Found::Empty, Found::Tail),
         }
     }

@@ -10,7 +10,7 @@ use super::std::hash::DefaultHasher;
 use crate::Instant;
 use crate::ownership::*;
 
-pub(super) const ENGINE: EngineId = EngineId(7);
+pub(super) const ENGINE: HomeId = HomeId(7);
 
 /// The sequence of the last change of each of two keys.
 pub(super) type Content = [u64; 2];

@@ -307,17 +307,17 @@ fn a_restored_log_has_everything_and_a_final_backup_goes_on_where_it_ended() {
 fn a_backup_of_a_folder_goes_on_in_a_cluster_and_back() {
     let folders = [Folder::new(), Folder::new()];
     let data = folders.each_ref().map(|it| it.0.path().join("data"));
-    let (loaded, engine) =
+    let (loaded, home) =
         open::<crate::engine::LeaseList>(Some(&data[0]), HISTORY, Default::default()).unwrap();
-    let mut engine = engine.unwrap();
+    let mut home = home.unwrap();
     let mut model = Model::default();
     let (changes, _) = batches(40, loaded.revision + 1..loaded.revision + 400);
     for batch in &changes {
-        engine.commit(batch).unwrap();
+        home.commit(batch).unwrap();
         model.apply(batch);
     }
-    engine.log.close().unwrap();
-    drop(engine);
+    home.log.close().unwrap();
+    drop(home);
     crate::engine::mark_guarded(&data[0]).unwrap();
     crate::engine::final_backup(&data[0], &folders[0].path(), Existing::Keep).unwrap();
     let home = FaultyHome::default();
@@ -458,7 +458,7 @@ fn after_a_recovery_epochs_and_revisions_are_far_above_and_all_leases_are_there(
         assert_eq!(recovered.contents.leases, count as u64);
         assert!(recovered.epochs_above >= Epoch::ASKED_AHEAD);
         let after = tail_of(&home);
-        assert_ne!(after.tail.engine, before.tail.engine);
+        assert_ne!(after.tail.home, before.tail.home);
         assert_eq!(after.about.store, before.about.store);
         assert!(after.about.is_guarded);
         assert_eq!(after.revision, before.revision + REVISIONS_AHEAD);
