@@ -199,7 +199,7 @@ fn wrong_settings_of_a_cluster_are_refused_with_key_value_and_remedy() {
         ("[serve]\nhome = \"etcds://one\"\nlisten = \"0.0.0.0:7400\"\n[cluster]\nserver = \"b\"".into(), &["cluster.advertise is not set", "0.0.0.0:7400"]),
         (postgres("?failover=maybe"), &["failover=maybe", "lossless"]),
         ("[cluster]\nname = \"a\"".into(), &["serve.home is not set", "[cluster]", "postgres://"]),
-        ("[serve]\nhome = \"memory\"\n[cluster]\nname = \"a\"".into(), &["home = \"memory\"", "[cluster]", "etcd or PostgreSQL"]),
+        ("[serve]\nhome = \"memory\"\n[cluster]\nname = \"a\"".into(), &["home = \"memory\"", "[cluster]", "etcd, PostgreSQL or a bucket"]),
     ] {
         let error = match read(&text) {
             Err(error) => error,

@@ -384,14 +384,21 @@ impl Standby {
                 self.status.metrics.took_over();
             }
             Attempted::Lost => info!("another server was first to take over"),
-            Attempted::Repeated => {}
-            Attempted::Undone(failure) => {
-                let text = format!("the last take-over of this server failed: {failure}");
-                self.status
-                    .change(|view| view.take_over_failure = Some(text));
+            // It is repeated until its outcome is known.
+            Attempted::Repeated => {
+                let failure = self.status.view().error;
+                self.note_take_over_failure(failure.as_deref().unwrap_or("no answer"));
             }
+            Attempted::Undone(failure) => self.note_take_over_failure(&failure.to_string()),
         }
         Ok(())
+    }
+
+    /// Notes a take-over that has failed so far: this server is not ready until one has succeeded.
+    fn note_take_over_failure(&self, failure: &str) {
+        let text = format!("the last take-over of this server failed: {failure}");
+        self.status
+            .change(|view| view.take_over_failure = Some(text));
     }
 
     /// Brings the replica to the entry of the take-over, and hands the log to a store.
