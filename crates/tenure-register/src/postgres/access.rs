@@ -14,7 +14,7 @@ use crate::Failure;
 /// The access to PostgreSQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresAccess {
-    /// The URL, or the file with it. What it lacks comes from `PG*` and from the password file.
+    /// The URL, or the file with it. Settings that it lacks come from `PG*` and the password file.
     pub url: PostgresUrl,
     /// The schema of the tables.
     pub schema: String,

@@ -45,7 +45,7 @@ use cluster::{LogHome, StandbyError};
 pub use backup::{BackupError, Contents, Existing, backup, final_backup};
 pub use cluster::RecoverError;
 #[cfg(test)]
-pub(crate) use cluster::testing::{Fault, FaultyHome};
+pub(crate) use cluster::tests::faulty_home::{Fault, FaultyHome};
 pub(crate) use cluster::{ClusterStatus, Ended, OwnershipClock, Serving, Standby};
 pub(crate) use entry::Batch;
 pub use error::OpenError;

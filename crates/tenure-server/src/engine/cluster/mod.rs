@@ -20,9 +20,7 @@ mod serving;
 mod standby;
 mod status;
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(super) use home::LogHome;
 pub use operator::RecoverError;

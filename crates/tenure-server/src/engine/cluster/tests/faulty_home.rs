@@ -15,7 +15,7 @@ use tenure_register::{
     Version,
 };
 
-use super::LogHome;
+use super::super::LogHome;
 use crate::config::ClusterConfig;
 
 /// A fault of a request.
