@@ -1,9 +1,9 @@
 //! One file of the log: its space is reserved, and its entries follow each other.
 //!
 //! ```text
-//! header   "tenure log 1\n", the store, a random number, the number of the first entry, the
-//!          checksum of the entry before it, the reserved length, a checksum
-//! frames   the random number, the length of the entry, its checksum, the entry
+//! header   "tenure log 1\n", and a frame with the store, a random number, the entry before the first
+//!          one, and the reserved length
+//! frames   each with an entry, and the random number before it
 //! zeros    up to the reserved length
 //! ```
 //!
@@ -22,24 +22,23 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use tenure_core::Random as _;
 
 use super::folder::private;
 use crate::disk_full::is_disk_full;
 use crate::engine::OpenError;
-use crate::engine::entry::{DecodeError, Entry, EntryKind};
-use crate::engine::snapshot::{Position, format_of};
+use crate::engine::entry::{
+    Entry, EntryKind, Position, check_format, format_line, frame, put, put_frame, read as decode,
+};
 use crate::model::StoreId;
 use crate::random::OsRandom;
 
-const MAGIC: &str = "tenure log ";
-const FORMAT: u32 = 1;
+/// The kind of the file, in its first line.
+const KIND: &str = "log";
 
 /// The number of bytes of the header.
 pub(super) const HEADER: u64 = 128;
-
-/// The number of bytes of a frame before its entry.
-const FRAME: usize = 24;
 
 /// The lengths that are reserved for a file, the first one that there is room for: a disk that is
 /// nearly full is used up. Tests begin many files.
@@ -55,9 +54,23 @@ pub(super) struct LogFile {
     /// The number of its first entry.
     pub(super) first: u64,
     file: File,
-    nonce: [u8; 16],
+    nonce: Nonce,
     /// The place of the next entry.
     pub(super) at: u64,
+    length: u64,
+}
+
+/// The random number of a file.
+type Nonce = [u8; 16];
+
+/// What the header says.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    store: StoreId,
+    nonce: Nonce,
+    /// The entry before the first one.
+    before: Position,
+    /// The reserved length.
     length: u64,
 }
 
@@ -108,27 +121,24 @@ impl Reserved {
         store: &StoreId,
         before: Position,
     ) -> io::Result<LogFile> {
-        let mut random = OsRandom;
-        let nonce = [random.next_u64(), random.next_u64()].map(u64::to_le_bytes);
-        let mut header = format!("{MAGIC}{FORMAT}\n").into_bytes();
-        header.extend_from_slice(store.as_str().as_bytes());
-        header.extend(nonce.iter().flatten());
-        header.extend((before.sequence + 1).to_le_bytes());
-        header.extend(before.checksum.to_le_bytes());
-        header.extend(self.length.to_le_bytes());
-        header.extend(crc32fast::hash(&header).to_le_bytes());
-        header.resize(HEADER as usize, 0);
-        self.file.write_all_at(&header, 0)?;
+        let random = [OsRandom.next_u64(), OsRandom.next_u64()].map(u128::from);
+        let header = Header {
+            store: store.clone(),
+            nonce: (random[0] << 64 | random[1]).to_le_bytes(),
+            before,
+            length: self.length,
+        };
+        let mut bytes = format_line(KIND);
+        put_frame(&mut bytes, 0, |to| put(to, &header));
+        bytes.resize(HEADER as usize, 0);
+        self.file.write_all_at(&bytes, 0)?;
         self.file.sync_all()?;
         fs::rename(&self.path, &path)?;
-        let mut number = [0; 16];
-        number[..8].copy_from_slice(&nonce[0]);
-        number[8..].copy_from_slice(&nonce[1]);
         Ok(LogFile {
             path,
             first: before.sequence + 1,
             file: self.file,
-            nonce: number,
+            nonce: header.nonce,
             at: HEADER,
             length: self.length,
         })
@@ -182,13 +192,7 @@ impl LogFile {
     /// Appends a frame for the entry to `to`. Returns the checksum of the entry.
     pub(super) fn frame(&self, entry: &Entry<'_>, to: &mut Vec<u8>) -> u32 {
         to.extend_from_slice(&self.nonce);
-        to.extend([0; FRAME - 16]);
-        let start = to.len();
-        let sum = entry.encode(to);
-        let length = (to.len() - start) as u32;
-        to[start - 8..start - 4].copy_from_slice(&length.to_le_bytes());
-        to[start - 4..start].copy_from_slice(&sum.to_le_bytes());
-        sum
+        put_frame(to, 0, |to| entry.encode(to))
     }
 
     /// Writes a frame that fits, and makes it durable.
@@ -274,8 +278,6 @@ pub(super) fn is_unused(path: &Path) -> Result<bool, OpenError> {
 /// The end of a file of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct End {
-    /// The entry before the file.
-    pub(super) before: Position,
     /// The last entry in the file, or the one before it.
     pub(super) last: Position,
     /// The place behind the last entry.
@@ -290,34 +292,27 @@ pub(super) fn read(
     path: &Path,
     store: &StoreId,
     before: Option<Position>,
-    mut each: impl FnMut(Entry<'_>, Position) -> Result<(), OpenError>,
+    mut each: impl FnMut(Entry<'_>, u32) -> Result<(), OpenError>,
 ) -> Result<End, OpenError> {
     let bytes = fs::read(path).map_err(OpenError::io(path))?;
-    let damaged = |detail: String| OpenError::Damaged {
-        path: path.to_owned(),
-        detail,
-    };
-    let (header, length) = read_header(path, &bytes, store)?;
+    let damaged = |detail: String| OpenError::damaged(path, detail);
+    let header = read_header(path, &bytes)?;
+    if header.store != *store {
+        return Err(damaged("it belongs to another store".into()));
+    }
     let mut last = header.before;
-    if let Some(before) = before
-        && before != last
-    {
-        return Err(damaged(match before.sequence.cmp(&last.sequence) {
-            std::cmp::Ordering::Equal => {
-                format!("it does not follow entry {} of this log", last.sequence)
-            }
-            _ => format!(
-                "it follows entry {}, and the log before it ends with entry {}",
-                last.sequence, before.sequence
-            ),
-        }));
+    if before.is_some_and(|before| before != last) {
+        return Err(damaged(format!(
+            "it does not follow the file before it: the entry before its first one has the number {}",
+            last.sequence
+        )));
     }
     let mut at = HEADER as usize;
     let mut has_ended = false;
     while let Some((entry, sum, next)) = frame_at(&bytes, at, &header.nonce) {
-        let entry = Entry::decode(entry).map_err(|DecodeError(column)| {
-            damaged(format!("the entry at byte {at} has an invalid {column}"))
-        })?;
+        let entry = Entry::decode(entry);
+        let entry = entry
+            .map_err(|error| damaged(format!("the entry at byte {at} is not valid: {error}")))?;
         if (entry.sequence, entry.follows) != (last.sequence + 1, last.checksum) {
             break;
         }
@@ -326,7 +321,7 @@ pub(super) fn read(
             checksum: sum,
         };
         has_ended = entry.kind == EntryKind::Vacant;
-        each(entry, last)?;
+        each(entry, sum)?;
         at = next;
     }
     if has_ended && bytes[at..].iter().any(|byte| *byte != 0) {
@@ -346,79 +341,31 @@ pub(super) fn read(
         from += 1;
     }
     Ok(End {
-        before: header.before,
         last,
         at: at as u64,
-        is_whole: bytes.len() as u64 >= length,
+        is_whole: bytes.len() as u64 >= header.length,
     })
 }
 
-struct Header {
-    nonce: [u8; 16],
-    before: Position,
-}
-
-fn read_header(path: &Path, bytes: &[u8], store: &StoreId) -> Result<(Header, u64), OpenError> {
-    let path = path.to_owned();
-    let damaged = |detail: &str| OpenError::Damaged {
-        path: path.clone(),
-        detail: detail.into(),
-    };
+fn read_header(path: &Path, bytes: &[u8]) -> Result<Header, OpenError> {
     let line = bytes.iter().position(|byte| *byte == b'\n');
-    let line = line.map_or(&[][..], |end| &bytes[..=end]);
-    match format_of(line, MAGIC) {
-        Some(FORMAT) => {}
-        Some(found) => {
-            return Err(OpenError::Newer {
-                path: path.clone(),
-                found,
-                known: FORMAT,
-            });
-        }
-        None => return Err(damaged("it does not begin like a log")),
-    }
-    let parts = bytes[line.len()..]
-        .split_first_chunk::<32>()
-        .and_then(|(id, rest)| {
-            let (nonce, rest) = rest.split_first_chunk::<16>()?;
-            let (first, rest) = rest.split_first_chunk::<8>()?;
-            let (follows, rest) = rest.split_first_chunk::<4>()?;
-            let (length, rest) = rest.split_first_chunk::<8>()?;
-            let (sum, _) = rest.split_first_chunk::<4>()?;
-            Some((id, *nonce, *first, *follows, *length, *sum))
-        });
-    let parts = parts.filter(|_| bytes.len() >= HEADER as usize);
-    let Some((id, nonce, first, follows, length, sum)) = parts else {
-        return Err(damaged("its header is cut off"));
-    };
-    if crc32fast::hash(&bytes[..line.len() + 68]) != u32::from_le_bytes(sum) {
-        return Err(damaged("its header does not match its checksum"));
-    }
-    if id != store.as_str().as_bytes() {
-        return Err(damaged("it belongs to another store"));
-    }
-    let before = Position {
-        sequence: u64::from_le_bytes(first).saturating_sub(1),
-        checksum: u32::from_le_bytes(follows),
-    };
-    Ok((Header { nonce, before }, u64::from_le_bytes(length)))
+    let (line, rest) = bytes.split_at(line.map_or(0, |end| end + 1));
+    check_format(path, line, KIND)?;
+    let header = frame(rest, 0).filter(|_| bytes.len() >= HEADER as usize);
+    let header = header.and_then(|(header, ..)| decode(header).ok());
+    header.ok_or_else(|| OpenError::damaged(path, "its header does not match its checksum"))
 }
 
 /// Reads the frame at this place. Returns the bytes of its entry, their checksum, and the place behind
 /// the frame; `None` if there is no frame that is right.
-fn frame_at<'a>(bytes: &'a [u8], at: usize, nonce: &[u8; 16]) -> Option<(&'a [u8], u32, usize)> {
-    let (number, rest) = bytes.get(at..)?.split_first_chunk::<16>()?;
-    let (length, rest) = rest.split_first_chunk::<4>()?;
-    let (sum, rest) = rest.split_first_chunk::<4>()?;
-    let length = u32::from_le_bytes(*length) as usize;
-    let (entry, sum) = (rest.get(..length)?, u32::from_le_bytes(*sum));
-    // A power cut may leave only the number, and no entry is empty.
-    let is_right = number == nonce && length > 0 && crc32fast::hash(entry) == sum;
-    is_right.then_some((entry, sum, at + FRAME + length))
+fn frame_at<'a>(bytes: &'a [u8], at: usize, nonce: &Nonce) -> Option<(&'a [u8], u32, usize)> {
+    let behind = bytes.get(at..)?.strip_prefix(nonce)?;
+    let (entry, sum, rest) = frame(behind, 0)?;
+    Some((entry, sum, bytes.len() - rest.len()))
 }
 
 /// Returns the first place of the number in these bytes.
-fn find(bytes: &[u8], nonce: &[u8; 16]) -> Option<usize> {
+fn find(bytes: &[u8], nonce: &Nonce) -> Option<usize> {
     let mut from = 0;
     loop {
         // Nearly all bytes behind the last entry are zeros.

@@ -21,33 +21,29 @@
 //! what it follows. Nothing is ever repaired silently.
 
 mod folder;
-mod guarded;
 mod log_file;
 mod reading;
 mod snapshots;
 
 use std::borrow::Cow;
-use std::fs::{self, File};
-use std::io;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use tracing::{error, warn};
 
-use super::entry::{Entry, EntryKind};
-use super::snapshot::{Position, SnapshotHeader, SnapshotWriter, decoded};
+use super::entry::{Entry, EntryKind, Position};
+use super::replica::Replica;
 use super::{AppendError, Batch, Loaded, LoadedLease, Log, OpenError};
 use crate::disk_full::is_disk_full;
 use crate::model::{ChangeSet, HistoryLimits, StoreId};
 use crate::random::OsRandom;
 
-use self::folder::private;
 use self::log_file::{LogFile, Reserved, WriteError};
 use self::snapshots::Snapshots;
 
 pub(super) use folder::{Folder, restore_note};
-pub use guarded::{is_guarded, mark_guarded};
+pub use folder::{is_guarded, mark_guarded};
 pub(super) use reading::Reading;
-pub(super) use snapshots::write_snapshot;
 
 /// A log, open for appends.
 #[derive(Debug)]
@@ -89,17 +85,17 @@ pub(super) fn open<L: Extend<LoadedLease>>(
         Some(reading) => reading,
         None => create(&folder, history)?,
     };
-    if let Some(note) = reading.moved {
+    if let Some(note) = reading.replica.moved {
         let path = folder.path().to_owned();
         return Err(OpenError::Moved { path, note });
     }
-    let (last, ends) = (reading.last, reading.logs.clone());
-    let snapshot_bytes = reading.snapshot_bytes();
-    let damaged = reading.damaged();
-    let mut loaded = reading.leases(|lease| {
-        leases.extend([decoded(lease, &damaged)?]);
-        Ok::<_, OpenError>(())
-    })?;
+    let Reading {
+        mut replica,
+        logs: ends,
+        snapshot_bytes,
+    } = reading;
+    replica.leases(|lease| leases.extend([lease]))?;
+    let (last, loaded) = (replica.at, replica.content);
     let store = loaded.store_id.clone().unwrap_or_default();
     if let Some((path, end)) = ends.last() {
         log_file::write_again(path, end.at).map_err(OpenError::io(path))?;
@@ -112,29 +108,24 @@ pub(super) fn open<L: Extend<LoadedLease>>(
         }
     }
     log.snapshots.after_start(&ends, snapshot_bytes);
-    let batch = Batch {
-        previous: loaded.revision,
-        revision: least.max(loaded.revision + 1),
-        changes: Vec::new(),
-    };
+    let batch = Batch::empty(loaded.revision, least.max(loaded.revision + 1));
     let begun = log.write(EntryKind::Begun, None, &batch);
     begun.map_err(|error| OpenError::NotWritten {
         path: log.file.path.clone(),
         detail: error.to_string(),
     })?;
-    loaded.revision = batch.revision;
-    Ok((loaded.map(|()| leases), log))
+    let content = Loaded {
+        revision: batch.revision,
+        ..loaded
+    };
+    Ok((content.map(|()| leases), log))
 }
 
 /// Creates the files of a new store.
 fn create(folder: &Folder, history: HistoryLimits) -> Result<Reading, OpenError> {
-    let store = StoreId::random(&mut OsRandom);
-    let content = Loaded {
-        store_id: Some(store.clone()),
-        ..Loaded::default()
-    };
-    let path = folder.unfinished_snapshot();
-    place(folder, &path, Position::default(), &content, |_| Ok(()))?;
+    let mut replica = Replica::default();
+    replica.note(&StoreId::random(&mut OsRandom), false);
+    place(folder, &folder.unfinished_snapshot(), &mut replica)?;
     match Reading::of(folder, history)? {
         Some(reading) => Ok(reading),
         None => Err(OpenError::NotWritten {
@@ -144,41 +135,33 @@ fn create(folder: &Folder, history: HistoryLimits) -> Result<Reading, OpenError>
     }
 }
 
-/// Writes the first snapshot of a directory, which covers the entries up to this one, and an empty
-/// file of the log behind it. The snapshot has the name `path` until it gets its own, which is the last
-/// step: a directory with a snapshot is complete.
+/// Writes the first snapshot of a directory, and an empty file of the log behind it. The snapshot has the
+/// name `path` until it gets its own, which is the last step: a directory with a snapshot is complete.
 pub(in crate::engine) fn place(
     folder: &Folder,
     path: &Path,
-    covers: Position,
-    content: &Loaded<()>,
-    leases: impl FnOnce(&mut SnapshotWriter<File>) -> io::Result<()>,
+    replica: &mut Replica,
 ) -> Result<(), OpenError> {
-    let file = private().truncate(true).open(path);
-    let header = SnapshotHeader {
-        store: content.store_id.clone().unwrap_or_default(),
-        covers,
-        is_final: false,
-    };
-    let write = |file| {
-        // While a restore is interrupted, its file is there, and no store starts.
-        folder.sync()?;
-        let mut writer = SnapshotWriter::begin(file, &header, content)?;
-        leases(&mut writer)?;
-        writer.finish()?;
-        let log = Reserved::new(folder.unused_log(), 0)?;
-        log.begin(folder.log(covers.sequence + 1), &header.store, covers)?;
-        fs::rename(path, folder.snapshot(covers.sequence))?;
-        folder.sync()
-    };
-    let written = file.and_then(write);
+    let (covers, store) = (replica.at, replica.content.store_id.clone());
+    let written = folder
+        .write_snapshot(path, replica, |_| Ok(()))
+        .and_then(|_| {
+            let place = || {
+                let log = Reserved::new(folder.unused_log(), 0)?;
+                let first = folder.log(covers.sequence + 1);
+                log.begin(first, &store.unwrap_or_default(), covers)?;
+                fs::rename(path, folder.snapshot(covers.sequence))?;
+                folder.sync()
+            };
+            place().map_err(OpenError::io(folder.path()))
+        });
     if written.is_err() {
         // Nothing here could pass for a store, also if only the last sync failed.
         let _ = fs::remove_file(path);
         let _ = fs::remove_file(folder.snapshot(covers.sequence));
         let _ = folder.sync();
     }
-    written.map_err(OpenError::io(folder.path()))
+    written
 }
 
 impl FileLog {
@@ -259,11 +242,7 @@ impl FileLog {
         kind: EntryKind,
         note: Option<String>,
     ) -> Result<(), AppendError> {
-        let batch = Batch {
-            previous: self.revision,
-            revision: self.revision,
-            changes: Vec::new(),
-        };
+        let batch = Batch::empty(self.revision, self.revision);
         self.write(kind, note, &batch)
     }
 

@@ -1,6 +1,7 @@
 //! The snapshots that a running store makes of its log.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 
-use super::folder::{Folder, private};
+use super::folder::Folder;
 use super::log_file::{End, LogFile};
 use super::reading::Reading;
 use crate::engine::OpenError;
-use crate::engine::snapshot::{SnapshotHeader, SnapshotWriter};
+use crate::engine::replica::LeaseOf;
 use crate::model::HistoryLimits;
 
 /// The size of the complete files of the log from which a snapshot is made, in bytes. Above it, they
@@ -163,26 +164,16 @@ fn make(
     let began = Instant::now();
     // The directory stays locked by the log, which outlives this thread.
     let folder = Folder::peek(folder);
-    let Some(reading) = Reading::before(&folder, first, history)? else {
-        return Err(OpenError::Damaged {
-            path: folder.snapshot(0),
-            detail: "it is missing".into(),
-        });
+    let Some(mut reading) = Reading::before(&folder, first, history)? else {
+        return Err(OpenError::damaged(&folder.snapshot(0), "it is missing"));
     };
-    let covers = reading.last.sequence;
+    let covers = reading.replica.at.sequence;
     let path = folder.unfinished_snapshot();
-    let file = private()
-        .truncate(true)
-        .open(&path)
-        .map_err(OpenError::io(&path))?;
-    let header = reading.header(false);
-    let written = write_snapshot(file, &path, &header, reading, |_| {
-        match stop.load(Ordering::Relaxed) {
-            true => Err(OpenError::io(&path)(std::io::ErrorKind::Interrupted.into())),
-            false => Ok(()),
-        }
-    });
-    let bytes = match written {
+    let stopped = |_: LeaseOf<'_>| match stop.load(Ordering::Relaxed) {
+        true => Err(OpenError::io(&path)(ErrorKind::Interrupted.into())),
+        false => Ok(()),
+    };
+    let bytes = match folder.write_snapshot(&path, &mut reading.replica, stopped) {
         Ok(bytes) => bytes,
         Err(error) => {
             let _ = fs::remove_file(&path);
@@ -207,23 +198,4 @@ fn make(
         "made a snapshot of the log"
     );
     Ok(bytes)
-}
-
-/// Writes what was read as a snapshot. `each` sees each lease. Returns the size in bytes. Then all of it
-/// is durable.
-pub(in crate::engine) fn write_snapshot<E: From<OpenError>>(
-    file: fs::File,
-    path: &Path,
-    header: &SnapshotHeader,
-    reading: Reading,
-    mut each: impl FnMut(&[u8]) -> Result<(), E>,
-) -> Result<u64, E> {
-    let not_written = |error| E::from(OpenError::io(path)(error));
-    let writer = SnapshotWriter::begin(file, header, &reading.content);
-    let mut writer = writer.map_err(not_written)?;
-    reading.leases(|lease| {
-        each(lease)?;
-        writer.encoded_lease(lease).map_err(not_written)
-    })?;
-    writer.finish().map_err(not_written)
 }

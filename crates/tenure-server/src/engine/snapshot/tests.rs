@@ -1,14 +1,17 @@
 //! Snapshots are read as they were written, and damage is found.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
 use tenure_core::Epoch;
 
 use super::*;
-use crate::engine::testing::{batches, stored};
-use crate::engine::{Batch, Document, Loaded};
-use crate::model::StoreId;
+use crate::engine::entry::{EncodedLease, Entry, EntryKind, Position, SnapshotHeader};
+use crate::engine::replica::Replica;
+use crate::engine::tests::{batches, stored};
+use crate::engine::{Batch, Document, Loaded, LoadedLease, OpenError};
+use crate::model::{HistoryLimits, LeaseKey};
 
 /// Writes a snapshot with this content, which covers entry 7.
 fn write(path: &Path, content: &Loaded<()>, leases: &[LoadedLease]) {
@@ -18,30 +21,41 @@ fn write(path: &Path, content: &Loaded<()>, leases: &[LoadedLease]) {
             sequence: 7,
             checksum: 3,
         },
+        revision: content.revision,
         is_final: false,
+        is_guarded: false,
     };
-    let file = fs::File::create(path).unwrap();
-    let mut writer = SnapshotWriter::begin(file, &header, content).unwrap();
+    let mut bytes = Vec::new();
+    let to = |part: &[u8]| {
+        bytes.extend_from_slice(part);
+        Ok::<_, OpenError>(())
+    };
+    let mut writer = SnapshotWriter::begin(to, header, content).unwrap();
     for (key, stored, revision) in leases {
-        writer.lease(key, stored, *revision).unwrap();
+        let lease = EncodedLease::new(stored, &[], *revision);
+        writer.lease(key, &lease).unwrap();
     }
-    let bytes = writer.finish().unwrap();
-    assert_eq!(fs::metadata(path).unwrap().len(), bytes);
+    let len = writer.finish().unwrap();
+    assert_eq!(bytes.len() as u64, len);
+    fs::write(path, bytes).unwrap();
 }
 
 /// Reads a snapshot after these changes.
 fn read(path: &Path, batches: &[Batch]) -> Result<(Loaded<()>, Vec<LoadedLease>), OpenError> {
-    let (mut reader, mut content) = SnapshotReader::open(path)?;
-    let mut changed = ChangedLeases::new();
+    let mut replica = Replica::open(path, HistoryLimits::NONE)?;
     for batch in batches {
-        content.apply(batch, &mut changed).unwrap();
+        let entry = Entry {
+            sequence: replica.at.sequence + 1,
+            follows: replica.at.checksum,
+            kind: EntryKind::Changes,
+            note: None,
+            batch: Cow::Borrowed(batch),
+        };
+        replica.add(&entry, 3).unwrap();
     }
-    let (damaged, mut leases) = (reader.damaged(), Vec::new());
-    merge(&mut reader, changed, |lease| {
-        leases.push(decoded(lease, &damaged)?);
-        Ok::<_, OpenError>(())
-    })?;
-    Ok((content, leases))
+    let mut leases = Vec::new();
+    replica.leases(|lease| leases.push(lease))?;
+    Ok((replica.content, leases))
 }
 
 fn content() -> Loaded<()> {
@@ -51,7 +65,7 @@ fn content() -> Loaded<()> {
         content: vec![7; 3_000].into(),
     };
     let mut content = Loaded::<()> {
-        store_id: StoreId::parse(&"a1".repeat(16)),
+        store_id: "a1".repeat(16).try_into().ok(),
         revision: 9,
         documents: [("a".into(), document)].into(),
         ..Loaded::default()
