@@ -201,6 +201,12 @@ impl Folder {
     }
 }
 
+/// Returns the size of these files in bytes.
+pub(super) fn size(files: &[(u64, PathBuf)]) -> u64 {
+    let sizes = files.iter().filter_map(|(_, path)| fs::metadata(path).ok());
+    sizes.map(|metadata| metadata.len()).sum()
+}
+
 /// Tries to lock the file. Returns whether it succeeded.
 fn try_lock(file: &File, path: &Path) -> Result<bool, OpenError> {
     match file.try_lock() {

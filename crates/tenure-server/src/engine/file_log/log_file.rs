@@ -27,10 +27,10 @@ use tenure_core::Random as _;
 
 use super::folder::private;
 use crate::disk_full::is_disk_full;
-use crate::engine::OpenError;
 use crate::engine::entry::{
     Entry, EntryKind, Position, check_format, format_line, frame, put, put_frame, read as decode,
 };
+use crate::engine::{AppendError, OpenError};
 use crate::model::StoreId;
 use crate::random::OsRandom;
 
@@ -51,7 +51,7 @@ const LENGTHS: &[u64] = match cfg!(test) {
 #[derive(Debug)]
 pub(super) struct LogFile {
     pub(super) path: PathBuf,
-    /// The number of its first entry.
+    /// The number of its first entry, once it has begun.
     pub(super) first: u64,
     file: File,
     nonce: Nonce,
@@ -74,21 +74,13 @@ struct Header {
     length: u64,
 }
 
-/// Space for the next file of the log, which has no header yet.
-#[derive(Debug)]
-pub(super) struct Reserved {
-    path: PathBuf,
-    file: File,
-    length: u64,
-}
-
-impl Reserved {
-    /// Reserves space for a file of at least this length.
+impl LogFile {
+    /// Reserves space for a file of at least this length, which has no header yet.
     ///
     /// # Errors
     ///
     /// For example there is no space left.
-    pub(super) fn new(path: PathBuf, at_least: u64) -> io::Result<Self> {
+    pub(super) fn reserve(path: PathBuf, at_least: u64) -> io::Result<Self> {
         let file = private().truncate(true).open(&path)?;
         let usual = LENGTHS.iter().copied().filter(|length| *length >= at_least);
         let mut reserved = Err(io::ErrorKind::StorageFull.into());
@@ -98,8 +90,16 @@ impl Reserved {
                 break;
             }
         }
+        let random = [OsRandom.next_u64(), OsRandom.next_u64()].map(u128::from);
         match reserved {
-            Ok(length) => Ok(Self { path, file, length }),
+            Ok(length) => Ok(Self {
+                path,
+                first: 0,
+                file,
+                nonce: (random[0] << 64 | random[1]).to_le_bytes(),
+                at: HEADER,
+                length,
+            }),
             Err(error) => {
                 drop(file);
                 let _ = fs::remove_file(&path);
@@ -108,23 +108,17 @@ impl Reserved {
         }
     }
 
-    /// Whether a frame of this length fits into the file.
-    pub(super) const fn fits(&self, frame: usize) -> bool {
-        HEADER + frame as u64 <= self.length
-    }
-
     /// Makes this the file of the log at `path`, whose first entry follows this one. The name is
     /// durable once its directory is synced.
     pub(super) fn begin(
-        self,
+        mut self,
         path: PathBuf,
         store: &StoreId,
         before: Position,
-    ) -> io::Result<LogFile> {
-        let random = [OsRandom.next_u64(), OsRandom.next_u64()].map(u128::from);
+    ) -> io::Result<Self> {
         let header = Header {
             store: store.clone(),
-            nonce: (random[0] << 64 | random[1]).to_le_bytes(),
+            nonce: self.nonce,
             before,
             length: self.length,
         };
@@ -134,14 +128,62 @@ impl Reserved {
         self.file.write_all_at(&bytes, 0)?;
         self.file.sync_all()?;
         fs::rename(&self.path, &path)?;
-        Ok(LogFile {
-            path,
-            first: before.sequence + 1,
-            file: self.file,
-            nonce: header.nonce,
-            at: HEADER,
-            length: self.length,
-        })
+        (self.path, self.first) = (path, before.sequence + 1);
+        Ok(self)
+    }
+
+    /// Whether a frame of this length fits into the file.
+    pub(super) const fn fits(&self, frame: usize) -> bool {
+        self.at + frame as u64 <= self.length
+    }
+
+    /// Whether more than half of the file is used.
+    pub(super) const fn is_half_full(&self) -> bool {
+        self.at > self.length / 2
+    }
+
+    /// Appends a frame for the entry to `to`. Returns the checksum of the entry.
+    pub(super) fn frame(&self, entry: &Entry<'_>, to: &mut Vec<u8>) -> u32 {
+        to.extend_from_slice(&self.nonce);
+        put_frame(to, 0, |to| entry.encode(to))
+    }
+
+    /// Writes a frame that fits, and makes it durable.
+    pub(super) fn append(&mut self, frame: &[u8]) -> Result<(), AppendError> {
+        let text = |error| format!("{}: {error}", self.path.display());
+        self.check_owner()?;
+        if let Err(error) = self.file.write_all_at(frame, self.at) {
+            // The space is reserved, so only a few file systems need more for a write. What was written
+            // of the frame must not stay.
+            let erased = self.file.write_all_at(&vec![0; frame.len()], self.at);
+            return Err(match erased.and_then(|()| self.file.sync_data()) {
+                Ok(()) if is_disk_full(&error) => AppendError::DiskFull(text(error)),
+                _ => AppendError::Unknown(text(error)),
+            });
+        }
+        // After a failed sync the operating system may have dropped what it could not write, and the
+        // next sync would not say so.
+        let synced = self.file.sync_data();
+        synced.map_err(|error| AppendError::Unknown(text(error)))?;
+        self.check_owner()?;
+        self.at += frame.len() as u64;
+        Ok(())
+    }
+
+    /// Checks that no other store has begun to use the directory, whose lock file can be deleted by
+    /// hand. Such a store cuts this file, or replaces it, before it answers. So it is noticed before the
+    /// next entry is written, and an entry that it did not read is not acknowledged.
+    fn check_owner(&self) -> Result<(), AppendError> {
+        let detail = match length_and_names(&self.file) {
+            Ok((length, names)) if length == self.length && names > 0 => return Ok(()),
+            Ok(_) => {
+                " was deleted or changed: another store uses the folder, or its files were removed"
+                    .into()
+            }
+            Err(error) => format!(": {error}"),
+        };
+        let file = self.path.display();
+        Err(AppendError::Unknown(format!("{file}{detail}")))
     }
 }
 
@@ -166,71 +208,6 @@ fn reserve(file: &File, length: u64) -> io::Result<()> {
         at += part as u64;
     }
     file.sync_all()
-}
-
-/// The reason why an entry was not appended to a file.
-pub(super) enum WriteError {
-    /// Nothing of it is in the file.
-    NotWritten(io::Error),
-    /// It may be in the file.
-    Unknown(io::Error),
-    /// Another store uses the directory: it has cut the file, or replaced it.
-    Replaced,
-}
-
-impl LogFile {
-    /// Whether a frame of this length fits into the file.
-    pub(super) const fn fits(&self, frame: usize) -> bool {
-        self.at + frame as u64 <= self.length
-    }
-
-    /// Whether more than half of the file is used.
-    pub(super) const fn is_half_full(&self) -> bool {
-        self.at > self.length / 2
-    }
-
-    /// Appends a frame for the entry to `to`. Returns the checksum of the entry.
-    pub(super) fn frame(&self, entry: &Entry<'_>, to: &mut Vec<u8>) -> u32 {
-        to.extend_from_slice(&self.nonce);
-        put_frame(to, 0, |to| entry.encode(to))
-    }
-
-    /// Writes a frame that fits, and makes it durable.
-    pub(super) fn append(&mut self, frame: &[u8]) -> Result<(), WriteError> {
-        self.check_owner()?;
-        if let Err(error) = self.file.write_all_at(frame, self.at) {
-            // The space is reserved, so only a few file systems need more for a write. What was written
-            // of the frame must not stay.
-            let erased = self.file.write_all_at(&vec![0; frame.len()], self.at);
-            return Err(match erased.and_then(|()| self.file.sync_data()) {
-                Ok(()) if is_disk_full(&error) => WriteError::NotWritten(error),
-                _ => WriteError::Unknown(error),
-            });
-        }
-        // After a failed sync the operating system may have dropped what it could not write, and the
-        // next sync would not say so.
-        self.file.sync_data().map_err(WriteError::Unknown)?;
-        self.check_owner()?;
-        self.at += frame.len() as u64;
-        Ok(())
-    }
-
-    /// Checks that no other store has begun to use the directory, whose lock file can be deleted by
-    /// hand. Such a store cuts this file, or replaces it, before it answers. So it is noticed before the
-    /// next entry is written, and an entry that it did not read is not acknowledged.
-    fn check_owner(&self) -> Result<(), WriteError> {
-        let (length, names) = length_and_names(&self.file).map_err(WriteError::Unknown)?;
-        match length == self.length && names > 0 {
-            true => Ok(()),
-            false => Err(WriteError::Replaced),
-        }
-    }
-
-    /// Gives back the space behind the last entry. The next file of the log is durable.
-    pub(super) fn cut(&self) -> io::Result<()> {
-        self.file.set_len(self.at)?;
-        self.file.sync_all()
-    }
 }
 
 /// Returns the length of a file and the number of its names.
@@ -262,7 +239,7 @@ pub(super) fn write_again(path: &Path, at: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Gives back the space behind the last entry of a file that a store did not end.
+/// Gives back the space behind the last entry of a file. The next file of the log is durable.
 pub(super) fn cut(path: &Path, at: u64) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_len(at)?;
@@ -278,8 +255,6 @@ pub(super) fn is_unused(path: &Path) -> Result<bool, OpenError> {
 /// The end of a file of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct End {
-    /// The last entry in the file, or the one before it.
-    pub(super) last: Position,
     /// The place behind the last entry.
     pub(super) at: u64,
     /// Whether the file has its reserved length.
@@ -287,11 +262,11 @@ pub(super) struct End {
 }
 
 /// Reads a file of the log and gives its entries to `each`, with their checksums. The first entry
-/// follows `before`, if that is known.
+/// follows `before`.
 pub(super) fn read(
     path: &Path,
     store: &StoreId,
-    before: Option<Position>,
+    before: Position,
     mut each: impl FnMut(Entry<'_>, u32) -> Result<(), OpenError>,
 ) -> Result<End, OpenError> {
     let bytes = fs::read(path).map_err(OpenError::io(path))?;
@@ -300,13 +275,13 @@ pub(super) fn read(
     if header.store != *store {
         return Err(damaged("it belongs to another store".into()));
     }
-    let mut last = header.before;
-    if before.is_some_and(|before| before != last) {
+    if header.before != before {
         return Err(damaged(format!(
-            "it does not follow the file before it: the entry before its first one has the number {}",
-            last.sequence
+            "it follows entry {} of another log, or files before it are missing: they end with entry {}",
+            header.before.sequence, before.sequence
         )));
     }
+    let mut last = before;
     let mut at = HEADER as usize;
     let mut has_ended = false;
     while let Some((entry, sum, next)) = frame_at(&bytes, at, &header.nonce) {
@@ -341,7 +316,6 @@ pub(super) fn read(
         from += 1;
     }
     Ok(End {
-        last,
         at: at as u64,
         is_whole: bytes.len() as u64 >= header.length,
     })

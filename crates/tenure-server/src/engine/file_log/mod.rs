@@ -27,7 +27,7 @@ mod snapshots;
 
 use std::borrow::Cow;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tracing::{error, warn};
 
@@ -38,7 +38,8 @@ use crate::disk_full::is_disk_full;
 use crate::model::{ChangeSet, HistoryLimits, StoreId};
 use crate::random::OsRandom;
 
-use self::log_file::{LogFile, Reserved, WriteError};
+use self::folder::size;
+use self::log_file::LogFile;
 use self::snapshots::Snapshots;
 
 pub(super) use folder::{Folder, restore_note};
@@ -55,7 +56,7 @@ pub(super) struct FileLog {
     /// The file before, if its unused space was not given back yet.
     complete: Option<LogFile>,
     /// Space for the next file.
-    next: Option<Reserved>,
+    next: Option<LogFile>,
     /// Whether there was no space for the next file, which is logged once.
     lacks_space: bool,
     last: Position,
@@ -92,7 +93,6 @@ pub(super) fn open<L: Extend<LoadedLease>>(
     let Reading {
         mut replica,
         logs: ends,
-        snapshot_bytes,
     } = reading;
     replica.leases(|lease| leases.extend([lease]))?;
     let (last, loaded) = (replica.at, replica.content);
@@ -107,7 +107,6 @@ pub(super) fn open<L: Extend<LoadedLease>>(
             log_file::cut(path, end.at).map_err(OpenError::io(path))?;
         }
     }
-    log.snapshots.after_start(&ends, snapshot_bytes);
     let batch = Batch::empty(loaded.revision, least.max(loaded.revision + 1));
     let begun = log.write(EntryKind::Begun, None, &batch);
     begun.map_err(|error| OpenError::NotWritten {
@@ -147,7 +146,7 @@ pub(in crate::engine) fn place(
         .write_snapshot(path, replica, |_| Ok(()))
         .and_then(|_| {
             let place = || {
-                let log = Reserved::new(folder.unused_log(), 0)?;
+                let log = LogFile::reserve(folder.unused_log(), 0)?;
                 let first = folder.log(covers.sequence + 1);
                 log.begin(first, &store.unwrap_or_default(), covers)?;
                 fs::rename(path, folder.snapshot(covers.sequence))?;
@@ -174,7 +173,7 @@ impl FileLog {
         history: HistoryLimits,
     ) -> Result<Self, OpenError> {
         let begin = || {
-            let reserved = Reserved::new(folder.unused_log(), 0)?;
+            let reserved = LogFile::reserve(folder.unused_log(), 0)?;
             let file = reserved.begin(folder.log(last.sequence + 1), &store, last)?;
             folder.sync()?;
             Ok(file)
@@ -215,19 +214,7 @@ impl FileLog {
             self.frame.clear();
             checksum = self.file.frame(&entry, &mut self.frame);
         }
-        let appended = self.file.append(&self.frame);
-        let text = |error| format!("{}: {error}", self.file.path.display());
-        match appended {
-            Ok(()) => {}
-            Err(WriteError::NotWritten(error)) => return Err(AppendError::DiskFull(text(error))),
-            Err(WriteError::Unknown(error)) => return Err(AppendError::Unknown(text(error))),
-            Err(WriteError::Replaced) => {
-                return Err(AppendError::Unknown(format!(
-                    "{} was deleted or changed: another store uses the folder, or its files were removed",
-                    self.file.path.display()
-                )));
-            }
-        }
+        self.file.append(&self.frame)?;
         self.last = Position {
             sequence: entry.sequence,
             checksum,
@@ -251,7 +238,7 @@ impl FileLog {
         let frame = self.frame.len();
         let next = match self.next.take().filter(|next| next.fits(frame)) {
             Some(next) => Ok(next),
-            None => Reserved::new(self.folder.unused_log(), log_file::HEADER + frame as u64),
+            None => LogFile::reserve(self.folder.unused_log(), log_file::HEADER + frame as u64),
         };
         let path = self.folder.log(self.last.sequence + 1);
         let begun = next.and_then(|next| next.begin(path, &self.store, self.last));
@@ -265,9 +252,8 @@ impl FileLog {
         })?;
         let named = self.folder.sync();
         named.map_err(|error| AppendError::Unknown(format!("{}: {error}", file.path.display())))?;
-        let complete = std::mem::replace(&mut self.file, file);
-        self.snapshots.add_complete(complete.at);
-        self.complete = Some(complete);
+        self.complete = Some(std::mem::replace(&mut self.file, file));
+        self.snapshots.look();
         self.lacks_space = false;
         Ok(())
     }
@@ -275,7 +261,7 @@ impl FileLog {
     /// Gives back the unused space of the file before.
     fn cut(&mut self) {
         if let Some(file) = self.complete.take()
-            && let Err(error) = file.cut()
+            && let Err(error) = log_file::cut(&file.path, file.at)
         {
             warn!(%error, file = %file.path.display(), "the unused end of a file stays");
         }
@@ -286,10 +272,11 @@ impl FileLog {
         if self.next.is_some() || !self.file.is_half_full() {
             return;
         }
-        match Reserved::new(self.folder.unused_log(), 0) {
+        match LogFile::reserve(self.folder.unused_log(), 0) {
             Ok(next) => self.next = Some(next),
             Err(error) if !self.lacks_space => {
                 self.lacks_space = true;
+                self.snapshots.look();
                 warn!(%error, "no space for the next file of the log; changes go on while the current file has room");
             }
             Err(_) => {}
@@ -310,7 +297,7 @@ impl Log for FileLog {
     fn upkeep(&mut self) -> Result<(), AppendError> {
         self.cut();
         self.reserve();
-        self.snapshots.go_on(&self.file, self.lacks_space);
+        self.snapshots.go_on(self.file.first, self.lacks_space);
         Ok(())
     }
 
@@ -331,11 +318,10 @@ impl Log for FileLog {
 /// Returns the sizes of the snapshots and of the log in bytes.
 pub(crate) fn sizes(data_dir: &Path) -> [(&'static str, u64); 2] {
     let files = Folder::peek(data_dir).files().unwrap_or_default();
-    let sum = |files: Vec<(u64, PathBuf)>| {
-        let sizes = files.iter().filter_map(|(_, path)| fs::metadata(path).ok());
-        sizes.map(|metadata| metadata.len()).sum()
-    };
-    [("snapshot", sum(files.snapshots)), ("log", sum(files.logs))]
+    [
+        ("snapshot", size(&files.snapshots)),
+        ("log", size(&files.logs)),
+    ]
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The content of a data directory: its newest snapshot, and the log behind it.
 
-use std::fs;
 use std::path::PathBuf;
 
 use super::folder::{Files, Folder, is_guarded};
@@ -14,8 +13,6 @@ pub(in crate::engine) struct Reading {
     pub(in crate::engine) replica: Replica,
     /// The files of the log that were read, with their ends.
     pub(super) logs: Vec<(PathBuf, End)>,
-    /// The size of the snapshot in bytes.
-    pub(super) snapshot_bytes: u64,
 }
 
 impl Reading {
@@ -58,56 +55,36 @@ impl Reading {
             );
             return Err(OpenError::damaged(&newest, detail));
         }
-        // The files before the one with the next entry are not needed any more.
-        let needed = logs.iter().rposition(|(first, _)| *first <= covered + 1);
-        let Some(needed) = needed else {
+        // A snapshot covers complete files, so the next one begins behind it.
+        logs.retain(|(first, _)| *first > covered);
+        if logs.first().is_none_or(|(first, _)| *first != covered + 1) {
             return Err(missing(folder.log(covered + 1)));
-        };
-        logs.drain(..needed);
+        }
         logs.retain(|(first, _)| *first < end);
-        let metadata = fs::metadata(&newest).map_err(OpenError::io(&newest))?;
-        let mut reading = Self {
-            replica,
-            logs: Vec::new(),
-            snapshot_bytes: metadata.len(),
-        };
-        reading.read_logs(logs, end == u64::MAX)?;
-        Ok(Some(reading))
-    }
-
-    fn read_logs(&mut self, logs: Vec<(u64, PathBuf)>, to_the_end: bool) -> Result<(), OpenError> {
-        let store = self.replica.content.store_id.clone().unwrap_or_default();
-        // The first file may begin before the snapshot.
-        let mut before = None;
+        let store = replica.content.store_id.clone().unwrap_or_default();
+        let mut ends: Vec<(PathBuf, End)> = Vec::new();
         for (_, path) in logs {
+            let before = replica.at;
             let end = log_file::read(&path, &store, before, |entry, checksum| {
-                let added = self.replica.add(&entry, checksum);
+                let added = replica.add(&entry, checksum);
                 added.map_err(|detail| OpenError::damaged(&path, detail))
             })?;
-            before = Some(end.last);
-            self.logs.push((path, end));
+            ends.push((path, end));
         }
-        let Some((path, end)) = self.logs.last() else {
-            return Ok(());
-        };
-        let last = end.last.sequence;
-        if to_the_end && !end.is_whole {
+        if let Some((path, last)) = ends.last()
+            && end == u64::MAX
+            && !last.is_whole
+        {
             let detail = format!(
                 "it is shorter than it was, or the file after it is missing, which begins with entry {}",
-                last + 1
+                replica.at.sequence + 1
             );
             return Err(OpenError::damaged(path, detail));
         }
-        // It may end before the snapshot, if its end is torn, or with another entry.
-        let covered = self.replica.at;
-        if end.last != covered {
-            let covered = covered.sequence;
-            let detail = format!(
-                "it ends with entry {last}, and the snapshot covers another entry {covered}"
-            );
-            return Err(OpenError::damaged(path, detail));
-        }
-        Ok(())
+        Ok(Some(Self {
+            replica,
+            logs: ends,
+        }))
     }
 }
 

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 
-use super::folder::Folder;
-use super::log_file::{End, LogFile};
+use super::folder::{Files, Folder, size};
 use super::reading::Reading;
 use crate::engine::OpenError;
 use crate::engine::replica::LeaseOf;
@@ -33,25 +32,17 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 pub(super) struct Snapshots {
     folder: PathBuf,
     history: HistoryLimits,
-    /// The size of the last snapshot.
-    bytes: u64,
-    /// The number and the size of the complete files of the log since then.
-    files: usize,
-    log_bytes: u64,
     running: Option<Running>,
-    /// The time before which no snapshot is made.
-    not_before: Option<Instant>,
+    /// When to find out whether a snapshot is due; `None` until another file of the log is complete.
+    look_at: Option<Instant>,
     /// The size from which a snapshot is made; lower in tests.
     pub(super) least: u64,
 }
 
 #[derive(Debug)]
 struct Running {
-    thread: JoinHandle<Result<u64, OpenError>>,
+    thread: JoinHandle<Result<(), OpenError>>,
     stop: Arc<AtomicBool>,
-    /// The files and bytes that it covers.
-    files: usize,
-    log_bytes: u64,
 }
 
 impl Snapshots {
@@ -59,67 +50,55 @@ impl Snapshots {
         Self {
             folder: folder.to_owned(),
             history,
-            bytes: 0,
-            files: 0,
-            log_bytes: 0,
             running: None,
-            not_before: None,
+            look_at: Some(Instant::now()),
             least: LEAST,
         }
     }
 
-    /// Counts what a start has found.
-    pub(super) fn after_start(&mut self, logs: &[(PathBuf, End)], bytes: u64) {
-        self.bytes = bytes;
-        for (_, end) in logs {
-            self.add_complete(end.at);
-        }
+    /// Notes that a snapshot may be due: a file of the log is complete, or there is no space for another
+    /// one.
+    pub(super) fn look(&mut self) {
+        self.look_at = Some(Instant::now());
     }
 
-    /// Counts a file of the log that gets no further entries.
-    pub(super) const fn add_complete(&mut self, bytes: u64) {
-        self.files += 1;
-        self.log_bytes += bytes;
-    }
-
-    /// Begins a snapshot of the files before this one, if it is time for that: they are large, or there
-    /// is no space for another file.
-    pub(super) fn go_on(&mut self, file: &LogFile, lacks_space: bool) {
+    /// Begins a snapshot of the files before the one that begins with the entry `first`, if it is time for
+    /// that: they are large, or there is no space for another file.
+    pub(super) fn go_on(&mut self, first: u64, lacks_space: bool) {
         if let Some(running) = self.running.take_if(|it| it.thread.is_finished()) {
             self.finish(running);
         }
-        let is_due = self.log_bytes >= self.least.max(self.bytes / 2)
-            || self.files >= MOST_FILES
-            || lacks_space && self.files > 0;
-        let may = self.not_before.is_none_or(|at| Instant::now() >= at);
-        if !is_due || !may || self.running.is_some() {
+        let may = self.look_at.is_some_and(|at| Instant::now() >= at);
+        if !may || self.running.is_some() {
+            return;
+        }
+        self.look_at = None;
+        if !self.is_due(first, lacks_space) {
             return;
         }
         let stop = Arc::new(AtomicBool::new(false));
         let (folder, history, stopped) = (self.folder.clone(), self.history, Arc::clone(&stop));
-        let first = file.first;
         let thread = thread::Builder::new().name("tenure-snapshot".into());
         match thread.spawn(move || make(&folder, first, history, &stopped)) {
-            Ok(thread) => {
-                self.running = Some(Running {
-                    thread,
-                    stop,
-                    files: self.files,
-                    log_bytes: self.log_bytes,
-                });
-            }
+            Ok(thread) => self.running = Some(Running { thread, stop }),
             Err(error) => self.failed(&error),
         }
     }
 
+    fn is_due(&self, first: u64, lacks_space: bool) -> bool {
+        let Files {
+            snapshots,
+            mut logs,
+        } = Folder::peek(&self.folder).files().unwrap_or_default();
+        logs.retain(|(it, _)| *it < first);
+        size(&logs) >= self.least.max(size(&snapshots) / 2)
+            || logs.len() >= MOST_FILES
+            || lacks_space && !logs.is_empty()
+    }
+
     fn finish(&mut self, running: Running) {
         match running.thread.join() {
-            Ok(Ok(bytes)) => {
-                self.bytes = bytes;
-                self.files -= running.files;
-                self.log_bytes -= running.log_bytes;
-                self.not_before = None;
-            }
+            Ok(Ok(())) => self.look(),
             Ok(Err(error)) => self.failed(&error),
             Err(panic) => self.failed(&crate::panics::text(&*panic)),
         }
@@ -127,7 +106,7 @@ impl Snapshots {
 
     fn failed(&mut self, error: &dyn std::fmt::Display) {
         error!(%error, "no snapshot was made; the log grows until one is made. Nothing is lost");
-        self.not_before = Some(Instant::now() + RETRY_AFTER);
+        self.look_at = Some(Instant::now() + RETRY_AFTER);
     }
 
     /// Waits for the snapshot that is being made.
@@ -154,13 +133,13 @@ impl Drop for Snapshots {
 }
 
 /// Makes a snapshot of the files of the log before the one that begins with the entry `first`, and
-/// deletes what it replaces. Returns its size in bytes.
+/// deletes what it replaces.
 fn make(
     folder: &Path,
     first: u64,
     history: HistoryLimits,
     stop: &AtomicBool,
-) -> Result<u64, OpenError> {
+) -> Result<(), OpenError> {
     let began = Instant::now();
     // The directory stays locked by the log, which outlives this thread.
     let folder = Folder::peek(folder);
@@ -178,7 +157,7 @@ fn make(
         Err(error) => {
             let _ = fs::remove_file(&path);
             return match stop.load(Ordering::Relaxed) {
-                true => Ok(0),
+                true => Ok(()),
                 false => Err(error),
             };
         }
@@ -197,5 +176,5 @@ fn make(
         milliseconds = began.elapsed().as_millis() as u64,
         "made a snapshot of the log"
     );
-    Ok(bytes)
+    Ok(())
 }
