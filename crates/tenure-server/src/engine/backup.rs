@@ -159,14 +159,12 @@ pub fn final_backup(
     };
     let file = BackupFile::create(file, existing, Some(folder.path()))?;
     let mut replica = read(&folder)?;
-    let (last, revision) = (replica.at, replica.revision());
-    let store = replica.content.store_id.clone().unwrap_or_default();
     let was_moved = replica.moved.is_some();
     let contents = file.write(&mut replica, true)?;
     // The directory is closed before the file can be found. A crash in between leaves a closed
     // directory, of which this call makes a backup when it is repeated.
     let path = folder.path().to_owned();
-    let mut log = FileLog::begin(folder, store, last, revision, HistoryLimits::NONE)?;
+    let mut log = FileLog::begin(folder, &replica, HistoryLimits::NONE)?;
     let not_closed = |error: AppendError| OpenError::NotWritten {
         path: path.clone(),
         detail: error.to_string(),
@@ -182,7 +180,7 @@ pub fn final_backup(
         log.write_empty(EntryKind::Vacant, None)
             .map_err(not_closed)?;
     }
-    named?.sync()?;
+    named?()?;
     Ok(contents)
 }
 
@@ -264,42 +262,33 @@ impl BackupFile {
 
     /// Gives the file its name, and makes the name durable.
     pub(super) fn publish(self, contents: Contents) -> Result<Contents, BackupError> {
-        self.give_name()?.sync()?;
+        let sync = self.give_name()?;
+        sync()?;
         Ok(contents)
     }
 
-    /// Gives the file its name. If this fails, the file has no name.
-    fn give_name(self) -> Result<NamedBackup, BackupError> {
-        let failed = |error| not_written(&self.name, error);
-        let named = match self.existing {
-            Existing::Keep => self.copy.persist_noclobber(&self.name),
-            Existing::Replace => self.copy.persist(&self.name),
+    /// Gives the file its name. If this fails, the file has no name. Returns what makes the name durable.
+    fn give_name(self) -> Result<impl FnOnce() -> Result<(), BackupError>, BackupError> {
+        let Self {
+            name,
+            folder,
+            existing,
+            copy,
+        } = self;
+        let named = match existing {
+            Existing::Keep => copy.persist_noclobber(&name),
+            Existing::Replace => copy.persist(&name),
         };
-        named.map_err(|failure| match failure.error.kind() {
-            io::ErrorKind::AlreadyExists => BackupError::Exists {
-                path: self.name.clone(),
-            },
-            _ => failed(failure.error),
-        })?;
-        Ok(NamedBackup {
-            name: self.name,
-            folder: self.folder,
-        })
-    }
-}
-
-/// A backup that has its name.
-#[derive(Debug)]
-struct NamedBackup {
-    name: PathBuf,
-    folder: PathBuf,
-}
-
-impl NamedBackup {
-    /// Makes the name durable.
-    fn sync(self) -> Result<(), BackupError> {
-        let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| not_written(&self.name, error))
+        match named {
+            Ok(_) => Ok(move || {
+                let synced = File::open(folder).and_then(|folder| folder.sync_all());
+                synced.map_err(|error| not_written(&name, error))
+            }),
+            Err(failure) if failure.error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(BackupError::Exists { path: name })
+            }
+            Err(failure) => Err(not_written(&name, failure.error)),
+        }
     }
 }
 

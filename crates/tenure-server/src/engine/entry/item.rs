@@ -72,8 +72,9 @@ pub(in crate::engine) struct EncodedLease<'a> {
     /// The number of the newest retired ids that the lease keeps from its last change. A snapshot keeps
     /// none.
     kept: u32,
-    /// The retired ids behind those, oldest first.
-    retired: Vec<LeaseId>,
+    /// The bytes of the retired ids behind those, oldest first.
+    #[serde(borrow, serialize_with = "as_bytes")]
+    retired: Cow<'a, [u8]>,
     /// The other fields, as [`Fields`].
     #[serde(borrow, serialize_with = "as_bytes")]
     fields: Cow<'a, [u8]>,
@@ -87,6 +88,9 @@ type Fields = (
     Metadata,
     Option<(CandidateId, Duration)>,
 );
+
+/// The number of bytes of a lease id.
+const ID: usize = 16;
 
 /// A change of a lease; without a lease if it was deleted.
 pub(in crate::engine) type ChangedLease<'a> = (LeaseKey, Option<EncodedLease<'a>>);
@@ -111,9 +115,10 @@ impl<'a> EncodedLease<'a> {
             ..
         } = stored;
         put(&mut fields, &(revision, state, grant, metadata, reserved));
+        let retired = retired[kept..].iter().flat_map(|id| id.to_bytes());
         Self {
             kept: kept as u32,
-            retired: retired[kept..].to_vec(),
+            retired: retired.collect(),
             fields: fields.into(),
         }
     }
@@ -125,40 +130,43 @@ impl<'a> EncodedLease<'a> {
     ) -> Result<EncodedLease<'_>, &'static str> {
         let mut after = EncodedLease {
             kept: self.kept,
-            retired: self.retired.clone(),
+            retired: Cow::Borrowed(&self.retired),
             fields: Cow::Borrowed(&self.fields),
         };
         if self.kept > 0 {
             let before = before.ok_or("the lease before a change is missing")?;
-            let kept = (self.kept as usize).min(before.retired.len());
+            let known = before.retired.len() / ID;
+            let kept = known.min(self.kept as usize);
             after.kept -= kept as u32;
             if after.kept > before.kept {
                 return Err("a change keeps more retired ids than the lease had");
             }
-            let from = before.retired.len() - kept;
-            after.retired = [&before.retired[from..], &self.retired].concat();
+            let kept = &before.retired[ID * (known - kept)..];
+            after.retired = [kept, &self.retired].concat().into();
         }
         Ok(after)
     }
 
     pub(in crate::engine) fn into_owned(self) -> EncodedLease<'static> {
         EncodedLease {
+            kept: self.kept,
+            retired: self.retired.into_owned().into(),
             fields: self.fields.into_owned().into(),
-            ..self
         }
     }
 
     /// Decodes a lease of a snapshot.
     pub(in crate::engine) fn decode(&self, key: &LeaseKey) -> Result<LoadedLease, String> {
-        let fields = read(&self.fields);
+        let (ids, rest) = self.retired.as_chunks();
+        let fields = read(&self.fields).ok().filter(|_| rest.is_empty());
         let (revision, state, grant, metadata, reserved): Fields =
-            fields.map_err(|error| format!("lease {}: {error}", key.as_str()))?;
+            fields.ok_or_else(|| format!("lease {} is not valid", key.as_str()))?;
         let stored = Stored {
             state,
             grant,
             metadata,
             reserved,
-            retired: self.retired.clone(),
+            retired: ids.iter().copied().map(LeaseId::from_bytes).collect(),
         };
         Ok((key.clone(), stored, revision))
     }

@@ -386,7 +386,7 @@ fn the_form_on_disk_is_the_one_of_format_1() {
     put(&mut bytes, &Item::End);
     let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     // Each item is on a line: a lease with its term, a deletion, floors, the end of a snapshot.
-    let expected = "00066e732f6a6f62000100000000000040008000000000000004\
+    let expected = "00066e732f6a6f62001000000000000040008000000000000004\
          220b0101000000000000400080000000000003e801610007070100000001016b01760002\
          066e732f6a6f6207016101016f070100090101720001\
          066e732f6a6f620109000400000000\

@@ -95,29 +95,24 @@ pub(super) fn open<L: Extend<LoadedLease>>(
         logs: ends,
     } = reading;
     replica.leases(|lease| leases.extend([lease]))?;
-    let (last, loaded) = (replica.at, replica.content);
-    let store = loaded.store_id.clone().unwrap_or_default();
     if let Some((path, end)) = ends.last() {
         log_file::write_again(path, end.at).map_err(OpenError::io(path))?;
     }
-    let mut log = FileLog::begin(folder, store, last, loaded.revision, history)?;
+    let mut log = FileLog::begin(folder, &replica, history)?;
     for (path, end) in &ends {
         // A file with the same name had no entry, and was replaced.
         if *path != log.file.path && end.is_whole {
             log_file::cut(path, end.at).map_err(OpenError::io(path))?;
         }
     }
-    let batch = Batch::empty(loaded.revision, least.max(loaded.revision + 1));
+    let batch = Batch::empty(log.revision, least.max(log.revision + 1));
     let begun = log.write(EntryKind::Begun, None, &batch);
     begun.map_err(|error| OpenError::NotWritten {
         path: log.file.path.clone(),
         detail: error.to_string(),
     })?;
-    let content = Loaded {
-        revision: batch.revision,
-        ..loaded
-    };
-    Ok((content.map(|()| leases), log))
+    replica.content.revision = batch.revision;
+    Ok((replica.content.map(|()| leases), log))
 }
 
 /// Creates the files of a new store.
@@ -164,14 +159,15 @@ pub(in crate::engine) fn place(
 }
 
 impl FileLog {
-    /// Begins to append after this entry, in a new file. The files before stay as they are.
+    /// Begins to append after the last entry of this state, in a new file. The files before stay as they
+    /// are.
     pub(super) fn begin(
         folder: Folder,
-        store: StoreId,
-        last: Position,
-        revision: u64,
+        replica: &Replica,
         history: HistoryLimits,
     ) -> Result<Self, OpenError> {
+        let store = replica.content.store_id.clone().unwrap_or_default();
+        let last = replica.at;
         let begin = || {
             let reserved = LogFile::reserve(folder.unused_log(), 0)?;
             let file = reserved.begin(folder.log(last.sequence + 1), &store, last)?;
@@ -187,7 +183,7 @@ impl FileLog {
             next: None,
             lacks_space: false,
             last,
-            revision,
+            revision: replica.revision(),
             frame: Vec::new(),
             folder,
         })
