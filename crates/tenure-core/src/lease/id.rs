@@ -129,4 +129,10 @@ mod tests {
         let id = LeaseId::from_random_bits(1, 2);
         assert_eq!(format!("{id:?}"), "LeaseId(secret)");
     }
+
+    #[test]
+    fn an_id_has_no_form_that_people_read() {
+        let error = serde_json::to_string(&LeaseId::from_random_bits(1, 2)).unwrap_err();
+        assert_eq!(error.to_string(), "a lease id is a secret");
+    }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Cursor, Write as _};
 use std::path::{Path, PathBuf};
 
-use axum::body::Bytes;
+use bytes::Bytes;
 
 use super::entry::{ChangedLeases, EncodedLease, Entry, EntryKind, Position, SnapshotHeader};
 use super::snapshot::{SnapshotReader, SnapshotWriter};

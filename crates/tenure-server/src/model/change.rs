@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use axum::body::Bytes;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tenure_core::Epoch;
 use tenure_core::lease::{Grant, LeaseId, Owner, Record, Stored};

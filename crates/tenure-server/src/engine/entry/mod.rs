@@ -13,7 +13,7 @@ mod item;
 
 use std::borrow::Cow;
 
-use axum::body::Bytes;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{ChangeSet, Content, Floors};

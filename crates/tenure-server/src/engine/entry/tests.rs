@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use tenure_core::lease::{
-    Acquire, Grant, LeaseDuration, LeaseId, Metadata, Operation, Owner, Record, Rules, Stored,
-    StoredState, TermEnd, WithoutStore, apply,
+    Grant, LeaseDuration, LeaseId, Metadata, Owner, Record, Stored, StoredState, TermEnd,
+    WithoutStore,
 };
 use tenure_core::{CandidateId, Epoch, Instant, UnixMillis};
 
 use super::*;
-use crate::engine::Loaded;
-use crate::model::{
-    Cause, Deleted, DocumentChange, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
-};
+use crate::engine::{Loaded, tests};
+use crate::model::{Deleted, DocumentChange, LeaseChange, LeaseKey, LeaseVersion, TermRecord};
 
 const NOW: Instant = Instant::from_nanos(0);
 
@@ -22,36 +20,15 @@ fn id(number: u64) -> LeaseId {
 
 /// Returns a lease with these retired ids.
 fn stored(retired: &[u64]) -> Stored {
-    let request = Acquire {
-        lease_id: id(1_000),
-        holder: "a".parse().unwrap(),
-        duration: LeaseDuration::Infinite,
-        lock_delay: Duration::ZERO,
-        min_epoch: None,
-        by_operator: false,
-        metadata: Metadata::new(),
-    };
-    let mut record = Record::default();
-    let acquire = Operation::Acquire(request, UnixMillis::new(7));
-    apply(&mut record, &acquire, NOW, &Rules::NATIVE).unwrap();
     Stored {
         retired: retired.iter().copied().map(id).collect(),
-        ..record.store(NOW)
+        ..tests::stored(1)
     }
 }
 
+/// Returns a change of the only lease.
 fn change(revision: u64, content: Content) -> LeaseChange {
-    LeaseChange {
-        key: LeaseKey::of_text("ns/job"),
-        revision,
-        content,
-        term: None,
-        cause: Cause::Deleted,
-        grant_path: None,
-        waiters: 0,
-        remaining_ms: None,
-        trace: None,
-    }
+    tests::change(1, revision, content)
 }
 
 /// Returns a change of the lease. `before` is the earlier revision of the lease, with its retired
@@ -136,7 +113,7 @@ fn a_change_adds_only_the_new_retired_ids_if_the_others_stay_at_the_end() {
         for second in lists {
             let change = EncodedLease::new(&stored(second), &ids(first), 2);
             let after = change.after(Some(&whole)).unwrap();
-            let key = LeaseKey::of_text("ns/job");
+            let key = LeaseKey::of_text("ns/job-1");
             assert_eq!(after.decode(&key).unwrap().1, stored(second));
             for third in lists {
                 let next = EncodedLease::new(&stored(third), &ids(second), 3);
@@ -259,16 +236,16 @@ fn changes_are_read_as_they_were_written() {
     assert_eq!((batch.previous, batch.revision), (3, 7));
     let items: Vec<_> = Item::all(&batch.changes).collect::<Result<_, _>>().unwrap();
     let [
-        Item::Lease("ns/job", released),
-        Item::Term("ns/job", ended),
-        Item::Lease("ns/job", granted),
-        Item::Deleted("ns/job", deleted),
-        Item::Lease("ns/job", made),
+        Item::Lease("ns/job-1", released),
+        Item::Term("ns/job-1", ended),
+        Item::Lease("ns/job-1", granted),
+        Item::Deleted("ns/job-1", deleted),
+        Item::Lease("ns/job-1", made),
     ] = items.as_slice()
     else {
         panic!("{items:?}")
     };
-    let key = LeaseKey::of_text("ns/job");
+    let key = LeaseKey::of_text("ns/job-1");
     let revisions = [released, granted, made].map(|it| it.decode(&key).unwrap().2);
     assert_eq!(revisions, [4, 5, 7]);
     assert_eq!(ended.as_ref(), &term);
@@ -362,8 +339,6 @@ fn an_entry_is_read_as_it_was_written_and_its_frame_covers_all_of_it() {
 
 #[test]
 fn the_form_on_disk_is_the_one_of_format_1() {
-    let mut lease = stored(&[4]);
-    lease.metadata = Metadata::from([("k".into(), "v".into())]);
     let term = TermRecord {
         epoch: Epoch::new(7).unwrap(),
         holder: "a".parse().unwrap(),
@@ -374,7 +349,7 @@ fn the_form_on_disk_is_the_one_of_format_1() {
         without_store: None,
     };
     let mut changed = set(None, 11, &[]);
-    changed.changes[0].content = Content::Lease(lease.into());
+    changed.changes[0].content = Content::Lease(stored(&[4]).into());
     changed.changes[0].term = Some(Box::new(term));
     let gone = Deleted {
         last: Epoch::new(9),
@@ -385,11 +360,11 @@ fn the_form_on_disk_is_the_one_of_format_1() {
     put(&mut bytes, &Item::Floors(Cow::Owned(Floors::default())));
     put(&mut bytes, &Item::End);
     let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    // Each item is on a line: a lease with its term, a deletion, floors, the end of a snapshot.
-    let expected = "00066e732f6a6f62001000000000000040008000000000000004\
-         220b0101000000000000400080000000000003e801610007070100000001016b01760002\
-         066e732f6a6f6207016101016f070100090101720001\
-         066e732f6a6f620109000400000000\
+    // A lease and its term, a deletion, floors, and the end of a snapshot.
+    let expected = "00086e732f6a6f622d31001000000000000040008000000000000004\
+         220b0101000000000000400080000000000000010161000707010000000\
+         1016b01780002086e732f6a6f622d3107016101016f070100090101720001\
+         086e732f6a6f622d310109000400000000\
          06";
     assert_eq!(text, expected);
 }

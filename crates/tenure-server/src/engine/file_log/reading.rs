@@ -1,6 +1,6 @@
 //! The content of a data directory: its newest snapshot, and the log behind it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::folder::{Files, Folder, is_guarded};
 use super::log_file::{self, End};
@@ -43,7 +43,7 @@ impl Reading {
                 [] => Ok(None),
                 // The first file of a new store exists before its snapshot.
                 [(1, path)] if log_file::is_unused(path)? => Ok(None),
-                [(first, _), ..] => Err(missing(folder.snapshot(first.saturating_sub(1)))),
+                [(first, _), ..] => Err(missing(&folder.snapshot(first.saturating_sub(1)))),
             };
         };
         let mut replica = Replica::open(&newest, history)?;
@@ -58,7 +58,7 @@ impl Reading {
         // A snapshot covers complete files, so the next one begins behind it.
         logs.retain(|(first, _)| *first > covered);
         if logs.first().is_none_or(|(first, _)| *first != covered + 1) {
-            return Err(missing(folder.log(covered + 1)));
+            return Err(missing(&folder.log(covered + 1)));
         }
         logs.retain(|(first, _)| *first < end);
         let store = replica.content.store_id.clone().unwrap_or_default();
@@ -88,6 +88,6 @@ impl Reading {
     }
 }
 
-fn missing(path: PathBuf) -> OpenError {
-    OpenError::damaged(&path, "it is missing")
+fn missing(path: &Path) -> OpenError {
+    OpenError::damaged(path, "it is missing")
 }

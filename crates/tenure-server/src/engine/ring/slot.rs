@@ -1,7 +1,7 @@
 //! The value of a slot: an entry of the log, with what decides who owns the log.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use axum::body::Bytes;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tenure_core::UnixMillis;
 use tenure_core::ownership::{Refusal, Tail, TailState};

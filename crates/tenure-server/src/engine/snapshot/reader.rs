@@ -82,7 +82,7 @@ impl SnapshotReader {
             if matches!(item, Item::Lease(..) | Item::End) {
                 return Ok((reader, header, content));
             }
-            content.add(item).map_err(|error| not_valid(path, error))?;
+            content.add(item).map_err(|error| not_valid(path, &error))?;
             reader.at = next;
         }
     }
@@ -112,7 +112,7 @@ impl SnapshotReader {
             }
             _ => return Err(OpenError::damaged(path, "its parts are not in order")),
         };
-        let key = key.map_err(|error| not_valid(path, error))?;
+        let key = key.map_err(|error| not_valid(path, &error))?;
         if last.as_ref().is_some_and(|last| *last >= key) {
             let detail = format!("{} is not in order", key.as_str());
             return Err(OpenError::damaged(path, detail));
@@ -157,10 +157,10 @@ impl SnapshotReader {
 /// Reads the item at this place. Returns the place behind it, too.
 fn item_at<'a>(path: &Path, chunk: &'a [u8], at: usize) -> Result<(Item<'a>, usize), OpenError> {
     let mut rest = &chunk[at..];
-    let item = take(&mut rest).map_err(|error| not_valid(path, error))?;
+    let item = take(&mut rest).map_err(|error| not_valid(path, &error))?;
     Ok((item, chunk.len() - rest.len()))
 }
 
-fn not_valid(path: &Path, error: DecodeError) -> OpenError {
+fn not_valid(path: &Path, error: &DecodeError) -> OpenError {
     OpenError::damaged(path, format!("a part is not valid: {error}"))
 }
