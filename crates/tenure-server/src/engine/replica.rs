@@ -92,13 +92,18 @@ impl Replica {
         self.add(&entry, crc32fast::hash(bytes))
     }
 
+    /// Returns whether this entry follows the last one.
+    pub(super) fn is_next(&self, entry: &Entry<'_>) -> bool {
+        entry.sequence == self.at.sequence + 1 && entry.follows == self.at.checksum
+    }
+
     /// Applies the next entry, which has this checksum.
     pub(super) fn add(&mut self, entry: &Entry<'_>, checksum: u32) -> Result<(), String> {
         let sequence = entry.sequence;
         if sequence <= self.at.sequence {
             return Ok(());
         }
-        if sequence != self.at.sequence + 1 || entry.follows != self.at.checksum {
+        if !self.is_next(entry) {
             return Err(format!(
                 "entry {sequence} does not follow entry {}",
                 self.at.sequence

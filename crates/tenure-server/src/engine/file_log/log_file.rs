@@ -30,6 +30,7 @@ use crate::disk_full::is_disk_full;
 use crate::engine::entry::{
     Entry, EntryKind, Position, check_format, format_line, frame, put, put_frame, read as decode,
 };
+use crate::engine::replica::Replica;
 use crate::engine::{AppendError, OpenError};
 use crate::model::StoreId;
 use crate::random::OsRandom;
@@ -261,42 +262,30 @@ pub(super) struct End {
     pub(super) is_whole: bool,
 }
 
-/// Reads a file of the log and gives its entries to `each`, with their checksums. The first entry
-/// follows `before`.
-pub(super) fn read(
-    path: &Path,
-    store: &StoreId,
-    before: Position,
-    mut each: impl FnMut(Entry<'_>, u32) -> Result<(), OpenError>,
-) -> Result<End, OpenError> {
+/// Reads a file of the log and applies its entries to the state before them.
+pub(super) fn read(path: &Path, replica: &mut Replica) -> Result<End, OpenError> {
     let bytes = fs::read(path).map_err(OpenError::io(path))?;
     let damaged = |detail: String| OpenError::damaged(path, detail);
     let header = read_header(path, &bytes)?;
-    if header.store != *store {
+    if Some(&header.store) != replica.content.store_id.as_ref() {
         return Err(damaged("it belongs to another store".into()));
     }
-    if header.before != before {
+    if header.before != replica.at {
         return Err(damaged(format!(
             "it follows entry {} of another log, or files before it are missing: they end with entry {}",
-            header.before.sequence, before.sequence
+            header.before.sequence, replica.at.sequence
         )));
     }
-    let mut last = before;
     let mut at = HEADER as usize;
     let mut has_ended = false;
     while let Some((entry, sum, next)) = frame_at(&bytes, at, &header.nonce) {
-        let entry = Entry::decode(entry);
-        let entry = entry
+        let entry = Entry::decode(entry)
             .map_err(|error| damaged(format!("the entry at byte {at} is not valid: {error}")))?;
-        if (entry.sequence, entry.follows) != (last.sequence + 1, last.checksum) {
+        if !replica.is_next(&entry) {
             break;
         }
-        last = Position {
-            sequence: entry.sequence,
-            checksum: sum,
-        };
+        replica.add(&entry, sum).map_err(damaged)?;
         has_ended = entry.kind == EntryKind::Vacant;
-        each(entry, sum)?;
         at = next;
     }
     if has_ended && bytes[at..].iter().any(|byte| *byte != 0) {
@@ -304,16 +293,14 @@ pub(super) fn read(
             "the store ended with the entry before byte {at}, and something is behind it"
         )));
     }
-    // This search is over after the first bytes of a file that was not damaged, because zeros follow.
-    let mut from = at;
-    while let Some(found) = find(&bytes[from..], &header.nonce) {
-        from += found;
-        if frame_at(&bytes, from, &header.nonce).is_some() {
+    // In a file that was not damaged, zeros follow.
+    for found in memchr::memmem::find_iter(&bytes[at..], &header.nonce) {
+        if frame_at(&bytes, at + found, &header.nonce).is_some() {
             return Err(damaged(format!(
-                "the entry at byte {at} is not right, and a later one is at byte {from}"
+                "the entry at byte {at} is not right, and a later one is at byte {}",
+                at + found
             )));
         }
-        from += 1;
     }
     Ok(End {
         at: at as u64,
@@ -336,18 +323,4 @@ fn frame_at<'a>(bytes: &'a [u8], at: usize, nonce: &Nonce) -> Option<(&'a [u8], 
     let behind = bytes.get(at..)?.strip_prefix(nonce)?;
     let (entry, sum, rest) = frame(behind, 0)?;
     Some((entry, sum, bytes.len() - rest.len()))
-}
-
-/// Returns the first place of the number in these bytes.
-fn find(bytes: &[u8], nonce: &Nonce) -> Option<usize> {
-    let mut from = 0;
-    loop {
-        // Nearly all bytes behind the last entry are zeros.
-        let first = bytes[from..].iter().position(|byte| *byte == nonce[0])?;
-        from += first;
-        if bytes[from..].starts_with(nonce) {
-            return Some(from);
-        }
-        from += 1;
-    }
 }

@@ -61,14 +61,9 @@ impl Reading {
             return Err(missing(&folder.log(covered + 1)));
         }
         logs.retain(|(first, _)| *first < end);
-        let store = replica.content.store_id.clone().unwrap_or_default();
         let mut ends: Vec<(PathBuf, End)> = Vec::new();
         for (_, path) in logs {
-            let before = replica.at;
-            let end = log_file::read(&path, &store, before, |entry, checksum| {
-                let added = replica.add(&entry, checksum);
-                added.map_err(|detail| OpenError::damaged(&path, detail))
-            })?;
+            let end = log_file::read(&path, &mut replica)?;
             ends.push((path, end));
         }
         if let Some((path, last)) = ends.last()
