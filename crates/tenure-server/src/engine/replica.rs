@@ -41,10 +41,10 @@ impl Replica {
         replica
     }
 
-    /// Opens a snapshot, whose leases are read when they are needed for the first time. They can be used
-    /// once.
+    /// Opens a snapshot, whose leases are read when they are needed. A second use of them is an error.
     pub(super) fn open(path: &Path, history: HistoryLimits) -> Result<Self, OpenError> {
-        Self::over(SnapshotReader::open(path)?, history)
+        let snapshot = SnapshotReader::open(path)?;
+        Ok(Self::over(snapshot, history))
     }
 
     /// Reads all of a snapshot. The name is for errors.
@@ -54,7 +54,7 @@ impl Replica {
         history: HistoryLimits,
     ) -> Result<Self, String> {
         let snapshot = SnapshotReader::over(Path::new(name), Cursor::new(snapshot));
-        let read = snapshot.and_then(|snapshot| Self::over(snapshot, history)?.load());
+        let read = snapshot.and_then(|snapshot| Self::over(snapshot, history).load());
         read.map_err(|error| match error {
             OpenError::Damaged { detail, .. } => format!("{name}: {detail}"),
             other => other.to_string(),
@@ -74,9 +74,9 @@ impl Replica {
     fn over(
         (snapshot, header, mut content): (SnapshotReader, SnapshotHeader, Loaded<()>),
         history: HistoryLimits,
-    ) -> Result<Self, OpenError> {
+    ) -> Self {
         content.history.limit(history);
-        Ok(Self {
+        Self {
             content,
             path: snapshot.path.clone(),
             snapshot: Some(snapshot),
@@ -84,8 +84,9 @@ impl Replica {
             at: header.covers,
             moved: None,
             is_final: header.is_final,
-        })
+        }
     }
+
     /// Applies the next entry. An entry that was applied already changes nothing.
     pub(super) fn apply(&mut self, bytes: &[u8]) -> Result<(), String> {
         let entry = Entry::decode(bytes).map_err(|error| format!("an entry: {error}"))?;
@@ -151,7 +152,7 @@ impl Replica {
     }
 
     /// Writes the state as a snapshot, and shows each lease to `each`. Returns the size in bytes.
-    pub(super) fn write<E: From<OpenError>>(
+    fn write<E: From<OpenError>>(
         &mut self,
         is_final: bool,
         to: impl FnMut(&[u8]) -> Result<(), E>,

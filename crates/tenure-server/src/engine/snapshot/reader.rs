@@ -106,7 +106,10 @@ impl SnapshotReader {
             Item::End => {
                 let behind = from.fill_buf().map_err(OpenError::io(&*path))?;
                 return match next == chunk.len() && behind.is_empty() {
-                    true => Ok(None),
+                    true => {
+                        *at = next;
+                        Ok(None)
+                    }
                     false => Err(OpenError::damaged(path, "something follows its end")),
                 };
             }

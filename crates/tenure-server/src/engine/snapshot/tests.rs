@@ -7,7 +7,9 @@ use std::path::Path;
 use tenure_core::Epoch;
 
 use super::*;
-use crate::engine::entry::{EncodedLease, Entry, EntryKind, Position, SnapshotHeader};
+use crate::engine::entry::{
+    EncodedLease, Entry, EntryKind, FRAME, Position, SnapshotHeader, frame_length,
+};
 use crate::engine::replica::Replica;
 use crate::engine::tests::{batches, stored};
 use crate::engine::{Batch, Document, Loaded, LoadedLease, OpenError};
@@ -55,6 +57,8 @@ fn read(path: &Path, batches: &[Batch]) -> Result<(Loaded<()>, Vec<LoadedLease>)
     }
     let mut leases = Vec::new();
     replica.leases(|lease| leases.push(lease))?;
+    // They would lack the leases of the file.
+    assert!(replica.loaded().is_err(), "the leases of a file twice");
     Ok((replica.content, leases))
 }
 
@@ -117,7 +121,7 @@ fn a_snapshot_of_a_snapshot_and_of_changes_has_what_the_changes_make() {
 }
 
 #[test]
-fn a_snapshot_with_more_than_one_chunk_is_read_whole() {
+fn a_snapshot_with_more_than_one_frame_is_read_whole_and_a_missing_frame_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("snapshot");
     let leases: Vec<_> = (0..3_000)
@@ -131,6 +135,20 @@ fn a_snapshot_with_more_than_one_chunk_is_read_whole() {
         .collect();
     write(&path, &content(), &leases);
     assert_eq!(read(&path, &[]).unwrap().1, leases);
+    let bytes = fs::read(&path).unwrap();
+    let mut frames = vec![bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1];
+    while let Some(at) = frames.last()
+        && let Some(len) = frame_length(&bytes[*at..])
+    {
+        frames.push(at + FRAME + len as usize);
+    }
+    assert!(frames.len() > 3, "{frames:?}");
+    for frame in frames.windows(2) {
+        let without = [&bytes[..frame[0]], &bytes[frame[1]..]].concat();
+        fs::write(&path, without).unwrap();
+        let error = read(&path, &[]).map(|_| ()).unwrap_err();
+        assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    }
 }
 
 #[test]
