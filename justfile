@@ -7,6 +7,11 @@ _default:
 gate:
     .ci/run
 
+# lints, rules, unit tests and the command: five minutes on two cores after a first build, without root
+quick: lint
+    cargo test --locked -p tenure-core -p tenure-register -p tenure -p tenure-server -p tenure-sim -p tenure-cli --lib --bins
+    cargo test --locked -p tenure-tests --test modules --test vocabulary --test dependencies --test command
+
 # format the code
 fmt:
     cargo fmt --all
