@@ -6,22 +6,20 @@
 //! home has them with the same meaning.
 //!
 //! - [`memory`]: a home for tests and simulations, with faults
-//! - [`folder`]: a folder of one machine
 //! - `bucket`: the registers are objects of S3, Google Cloud Storage or Azure (feature `bucket`)
 //! - `etcd`: the registers are keys (feature `etcd`)
 //! - `postgres`: the registers are rows of a table (feature `postgres`)
 
 #[cfg(feature = "bucket")]
 pub mod bucket;
-#[cfg(any(feature = "etcd", feature = "postgres"))]
-mod certificates;
 #[cfg(feature = "etcd")]
 pub mod etcd;
-pub mod folder;
 mod key;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+mod tls;
 #[cfg(any(feature = "etcd", feature = "postgres"))]
 mod url;
 
@@ -41,7 +39,6 @@ use std::sync::Arc;
 
 pub use bytes::Bytes;
 pub use key::{RegisterKey, RegisterKeyError};
-use tenure_core::UnixMillis;
 #[cfg(any(feature = "etcd", feature = "postgres"))]
 pub use url::HomeUrl;
 
@@ -82,9 +79,6 @@ pub trait Register: Send + Sync + fmt::Debug {
         expected: &'a Expected,
         value: Bytes,
     ) -> Answering<'a, Replaced>;
-
-    /// Returns the limits of this home.
-    fn limits(&self) -> Limits;
 }
 
 /// A home that also stores files, each of which is written once under a name of its own. Candidates
@@ -169,12 +163,12 @@ impl HomeFacts {
 
 /// The state of a register that a replace names. While the home does not go back, the version of a
 /// key never returns.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(Arc<str>);
 
 /// The home that gives an answer, so that a home which was restored, promoted or replaced is noticed:
 /// for example a cluster id.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity(Arc<str>);
 
 /// The condition of a replace.
@@ -187,56 +181,81 @@ pub struct Expected {
     pub identity: Identity,
 }
 
-/// The origin of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// The home that gave the answer.
-    pub identity: Identity,
-    /// The date of the answer, by the clock of the home. `None` if it has none.
-    pub date: Option<UnixMillis>,
-}
-
-/// The answer to a read.
+/// The answer to a read, with the home that gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     /// There is no value.
-    Absent(Seen),
+    Absent(Identity),
     /// The value has the known version.
-    Unchanged(Seen),
+    Unchanged(Identity),
     /// The value with its version.
     Found {
         /// The version, for the next replace.
         version: Version,
         /// The value.
         value: Bytes,
-        /// The origin of the answer.
-        seen: Seen,
+        /// The home.
+        identity: Identity,
     },
 }
 
 impl Read {
-    /// Returns the origin of the answer.
+    /// Returns the home that gave the answer.
     #[must_use]
-    pub const fn seen(&self) -> &Seen {
+    pub const fn identity(&self) -> &Identity {
         match self {
-            Self::Absent(seen) | Self::Unchanged(seen) | Self::Found { seen, .. } => seen,
+            Self::Absent(identity) | Self::Unchanged(identity) | Self::Found { identity, .. } => {
+                identity
+            }
         }
+    }
+
+    /// Returns the value, if there is one.
+    #[cfg(any(feature = "bucket", feature = "etcd"))]
+    fn into_value(self) -> Option<Bytes> {
+        match self {
+            Self::Found { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Whether there is the version that a replace expects, or no value if it expects none.
+    #[cfg(any(feature = "bucket", feature = "etcd", feature = "postgres"))]
+    fn is_expected(&self, expected: &Expected) -> bool {
+        let version = match self {
+            Self::Found { version, .. } => Some(version),
+            _ => None,
+        };
+        *self.identity() == expected.identity && version == expected.version.as_ref()
     }
 }
 
 /// The answer to a replace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replaced {
-    /// The value was written.
-    Done {
-        /// Its version.
-        version: Version,
-        /// The origin of the answer.
-        seen: Seen,
-    },
+    /// The expected home has written the value, which has this version.
+    Done(Version),
     /// The register does not have the expected version, or the home has another identity. Nothing
     /// was applied, and nothing of this replace will be. The read shows the present value.
     Changed(Read),
+}
+
+impl Replaced {
+    /// Returns the outcome of a replace of this value that was refused, from a read after the refusal.
+    /// `None` if the expected version is still there: the replace may still be under way.
+    #[cfg(any(feature = "bucket", feature = "etcd"))]
+    fn refused(found: Read, expected: &Expected, value: &Bytes) -> Option<Self> {
+        match found {
+            found if found.is_expected(expected) => None,
+            // Values differ, so an earlier attempt was applied.
+            Read::Found {
+                version,
+                value: found,
+                identity,
+            } if found == *value && identity == expected.identity => Some(Self::Done(version)),
+            found => Some(Self::Changed(found)),
+        }
+    }
 }
 
 /// The reason why there is no answer. The text is for people, and names the home.
@@ -258,31 +277,23 @@ pub enum Failure {
     Misconfigured(String),
 }
 
-/// The limits of a home.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The size of the greatest value or file, in bytes.
-    pub value: usize,
-    /// Whether answers have a date.
-    pub has_date: bool,
-}
+/// The size of the greatest value or file, in bytes. By default etcd refuses requests above 1.5 MiB, and
+/// takes values in base64.
+pub const MOST_BYTES: usize = 1 << 20;
 
-impl Limits {
-    /// Checks the size of a value.
-    fn check(&self, key: &RegisterKey, value: &Bytes) -> Result<(), Failure> {
-        match value.len() {
-            len if len > self.value => Err(Failure::Misconfigured(format!(
-                "the value of {key} has {len} bytes, and the limit is {}",
-                self.value
-            ))),
-            _ => Ok(()),
-        }
+/// Checks the size of a value.
+fn check_size(key: &RegisterKey, value: &Bytes) -> Result<(), Failure> {
+    match value.len() {
+        len if len > MOST_BYTES => Err(Failure::Misconfigured(format!(
+            "the value of {key} has {len} bytes, and the limit is {MOST_BYTES}"
+        ))),
+        _ => Ok(()),
     }
 }
 
 impl Version {
     /// Creates a version from the text by which a home names it.
-    pub(crate) fn new(text: impl Into<Arc<str>>) -> Self {
+    fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 
@@ -291,7 +302,8 @@ impl Version {
     /// # Errors
     ///
     /// [`Failure::NotApplied`] if the operating system gives no random bits.
-    pub(crate) fn random() -> Result<Self, Failure> {
+    #[cfg(any(feature = "bucket", feature = "postgres"))]
+    fn random() -> Result<Self, Failure> {
         let mut bits = [0; 16];
         getrandom::fill(&mut bits)
             .map_err(|error| Failure::NotApplied(format!("no random bits: {error}")))?;
@@ -319,13 +331,7 @@ impl Identity {
     }
 }
 
-impl fmt::Debug for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for Identity {
+impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -355,10 +361,4 @@ fn note_warning(noted: &mut Option<String>, found: Option<String>) {
         tracing::warn!("{warning}");
     }
     *noted = found;
-}
-
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }

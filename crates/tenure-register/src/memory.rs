@@ -1,15 +1,14 @@
-//! A home in memory, with faults and a clock that tests set.
+//! A home in memory, with faults.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use tenure_core::UnixMillis;
 
 use crate::{
-    Answering, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
-    Seen, Version,
+    Answering, Expected, Failure, Files, Identity, Read, Register, RegisterKey, Replaced, Version,
+    check_size,
 };
 
 /// A home in memory. Clones are the same home.
@@ -19,19 +18,13 @@ pub struct MemoryHome(Arc<Mutex<State>>);
 /// The fault of one replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryFault {
-    /// The home refuses it: [`Failure::NotApplied`].
-    Refused,
-    /// The home has no space: [`Failure::Full`].
-    Full,
-    /// The request is lost. Its outcome is unknown.
-    RequestLost,
     /// The answer is lost. The replace is applied, and its outcome is unknown.
     AnswerLost,
     /// The request arrives when [`MemoryHome::deliver`] is called. Its outcome is unknown.
     Late,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     /// The number of promotions.
     timeline: u64,
@@ -41,7 +34,6 @@ struct State {
     past: Vec<Values>,
     /// The last version. It does not go back with the values.
     version: u64,
-    now: u64,
     /// The faults of the next replaces.
     faults: VecDeque<MemoryFault>,
     late: VecDeque<(RegisterKey, Expected, Bytes)>,
@@ -50,29 +42,13 @@ struct State {
 type Values = BTreeMap<RegisterKey, (Version, Bytes)>;
 
 impl MemoryHome {
-    /// The limits of a home in memory.
-    pub const LIMITS: Limits = Limits {
-        value: 1 << 20,
-        has_date: true,
-    };
-
     /// Returns a home with the same content and identity, which is another one from now on.
     #[must_use]
     pub fn copied(&self) -> Self {
-        let state = self.lock();
-        Self(Arc::new(Mutex::new(State {
-            timeline: state.timeline,
-            values: state.values.clone(),
-            files: state.files.clone(),
-            version: state.version,
-            now: state.now,
-            ..State::default()
-        })))
-    }
-
-    /// Sets the date of the next answers.
-    pub fn set_date(&self, now: UnixMillis) {
-        self.lock().now = now.get();
+        let mut state = self.lock().clone();
+        state.faults.clear();
+        state.late.clear();
+        Self(Arc::new(Mutex::new(state)))
     }
 
     /// Adds a fault for the first replace that has none yet.
@@ -117,37 +93,33 @@ impl MemoryHome {
 }
 
 impl State {
-    fn seen(&self) -> Seen {
-        Seen {
-            identity: Identity::new(format!("memory/{}", self.timeline)),
-            date: Some(UnixMillis::new(self.now)),
-        }
+    fn identity(&self) -> Identity {
+        Identity::new(format!("memory/{}", self.timeline))
     }
 
     fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Read {
-        let seen = self.seen();
+        let identity = self.identity();
         match self.values.get(key) {
-            None => Read::Absent(seen),
-            Some((version, _)) if Some(version) == known => Read::Unchanged(seen),
+            None => Read::Absent(identity),
+            Some((version, _)) if Some(version) == known => Read::Unchanged(identity),
             Some((version, value)) => Read::Found {
                 version: version.clone(),
                 value: value.clone(),
-                seen,
+                identity,
             },
         }
     }
 
     fn replace(&mut self, key: &RegisterKey, expected: &Expected, value: Bytes) -> Replaced {
-        let seen = self.seen();
         let current = self.values.get(key).map(|(version, _)| version);
-        if current != expected.version.as_ref() || seen.identity != expected.identity {
+        if current != expected.version.as_ref() || self.identity() != expected.identity {
             return Replaced::Changed(self.read(key, None));
         }
         self.past.push(self.values.clone());
         self.version += 1;
         let version = Version::new(self.version.to_string());
         self.values.insert(key.clone(), (version.clone(), value));
-        Replaced::Done { version, seen }
+        Replaced::Done(version)
     }
 
     fn request(
@@ -156,28 +128,14 @@ impl State {
         expected: &Expected,
         value: Bytes,
     ) -> Result<Replaced, Failure> {
-        MemoryHome::LIMITS.check(key, &value)?;
+        check_size(key, &value)?;
         match self.faults.pop_front() {
-            None => Ok(self.replace(key, expected, value)),
-            Some(MemoryFault::Refused) => {
-                Err(Failure::NotApplied("the home refuses the request".into()))
-            }
-            Some(MemoryFault::Full) => Err(Failure::Full("the home is full".into())),
-            Some(MemoryFault::RequestLost) => Err(unknown()),
-            Some(MemoryFault::AnswerLost) => {
-                self.replace(key, expected, value);
-                Err(unknown())
-            }
-            Some(MemoryFault::Late) => {
-                self.late.push_back((key.clone(), expected.clone(), value));
-                Err(unknown())
-            }
+            None => return Ok(self.replace(key, expected, value)),
+            Some(MemoryFault::AnswerLost) => drop(self.replace(key, expected, value)),
+            Some(MemoryFault::Late) => self.late.push_back((key.clone(), expected.clone(), value)),
         }
+        Err(Failure::Unknown("the home has not answered".into()))
     }
-}
-
-fn unknown() -> Failure {
-    Failure::Unknown("the home has not answered".into())
 }
 
 impl Register for MemoryHome {
@@ -195,15 +153,11 @@ impl Register for MemoryHome {
         let replaced = self.lock().request(key, expected, value);
         Box::pin(ready(replaced))
     }
-
-    fn limits(&self) -> Limits {
-        Self::LIMITS
-    }
 }
 
 impl Files for MemoryHome {
     fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
-        let written = Self::LIMITS.check(name, &content).map(|()| {
+        let written = check_size(name, &content).map(|()| {
             self.lock().files.insert(name.clone(), content);
         });
         Box::pin(ready(written))

@@ -23,8 +23,8 @@ use tokio::time::timeout;
 
 pub use self::access::BucketAccess;
 use crate::{
-    Answering, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
-    Seen, Version, describe,
+    Answering, Expected, Failure, Files, Identity, Read, Register, RegisterKey, Replaced, Version,
+    check_size, describe,
 };
 
 /// A prefix of a bucket. Registers are objects below `PREFIX/register/`, and files are objects below
@@ -35,8 +35,8 @@ pub struct BucketHome {
     /// The name of the bucket or container.
     bucket: String,
     prefix: RegisterKey,
-    /// The origin of all answers. Its identity is the URL.
-    seen: Seen,
+    /// The URL.
+    identity: Identity,
     attempt: Duration,
 }
 
@@ -57,12 +57,6 @@ const WRONG_REGION: &str = "incorrectly configured region";
 const READS: usize = 16;
 
 impl BucketHome {
-    /// The limits of a bucket. The client does not show the date of an answer.
-    pub const LIMITS: Limits = Limits {
-        value: 1 << 20,
-        has_date: false,
-    };
-
     /// Creates the home. `attempt` is the longest time of a request.
     ///
     /// # Errors
@@ -74,10 +68,7 @@ impl BucketHome {
             store,
             bucket,
             prefix,
-            seen: Seen {
-                identity: Identity::new(access.url.trim_end_matches('/')),
-                date: None,
-            },
+            identity: Identity::new(access.url.trim_end_matches('/')),
             attempt,
         })
     }
@@ -135,7 +126,7 @@ impl BucketHome {
 
     /// Returns the version of an object. Without an ETag it is empty, and the probe refuses the store.
     fn version(&self, e_tag: Option<String>, generation: Option<String>) -> Version {
-        let is_google = self.seen.identity.as_str().starts_with("gs:");
+        let is_google = self.identity.as_str().starts_with("gs:");
         let version = if is_google { generation } else { e_tag };
         Version::new(version.unwrap_or_default())
     }
@@ -150,18 +141,18 @@ impl BucketHome {
             let meta = found.meta.clone();
             Ok((self.version(meta.e_tag, meta.version), found.bytes().await?))
         };
-        let seen = self.seen.clone();
+        let identity = self.identity.clone();
         match self.ask(found).await {
             // A generation is no ETag, so the object is sent again.
-            Ok((version, _)) if known == Some(&version) => Ok(Read::Unchanged(seen)),
+            Ok((version, _)) if known == Some(&version) => Ok(Read::Unchanged(identity)),
             Ok((version, value)) => Ok(Read::Found {
                 version,
                 value,
-                seen,
+                identity,
             }),
-            Err(Error::NotModified { .. }) => Ok(Read::Unchanged(seen)),
+            Err(Error::NotModified { .. }) => Ok(Read::Unchanged(identity)),
             Err(error @ Error::NotFound { .. }) if !is_without_bucket(&error) => {
-                Ok(Read::Absent(seen))
+                Ok(Read::Absent(identity))
             }
             Err(error) => Err(self.failure(path, &error)),
         }
@@ -190,7 +181,7 @@ impl BucketHome {
         value: Bytes,
     ) -> Result<Replaced, Failure> {
         // This home has one identity, so a version of another one is not sent.
-        if expected.identity != self.seen.identity {
+        if expected.identity != self.identity {
             return Ok(Replaced::Changed(self.get(path, None).await?));
         }
         let mode = match expected.version.as_ref().map(Version::as_str) {
@@ -201,30 +192,14 @@ impl BucketHome {
             }),
         };
         let refused = match self.send(path, mode, value.clone()).await {
-            Ok(version) => {
-                let seen = self.seen.clone();
-                return Ok(Replaced::Done { version, seen });
-            }
+            Ok(version) => return Ok(Replaced::Done(version)),
             Err(error @ (Error::AlreadyExists { .. } | Error::Precondition { .. })) => error,
             Err(error) => return Err(self.failure(path, &error)),
         };
         let unknown = |failure: Failure| Failure::Unknown(failure.to_string());
-        match self.get(path, None).await.map_err(unknown)? {
-            // Values differ, so an earlier attempt was applied.
-            Read::Found {
-                version,
-                value: found,
-                seen,
-            } if found == value => Ok(Replaced::Done { version, seen }),
-            // Another request was under way, and this one may still be.
-            Read::Found { version, .. } if Some(&version) == expected.version.as_ref() => {
-                Err(unknown(self.failure(path, &refused)))
-            }
-            Read::Absent(_) if expected.version.is_none() => {
-                Err(unknown(self.failure(path, &refused)))
-            }
-            found => Ok(Replaced::Changed(found)),
-        }
+        let found = self.get(path, None).await.map_err(unknown)?;
+        let outcome = Replaced::refused(found, expected, &value);
+        outcome.ok_or_else(|| unknown(self.failure(path, &refused)))
     }
 
     /// Deletes objects. A missing object is no error.
@@ -261,20 +236,16 @@ impl Register for BucketHome {
         value: Bytes,
     ) -> Answering<'a, Replaced> {
         Box::pin(async move {
-            Self::LIMITS.check(key, &value)?;
+            check_size(key, &value)?;
             self.put(&self.path(REGISTER, key), expected, value).await
         })
-    }
-
-    fn limits(&self) -> Limits {
-        Self::LIMITS
     }
 }
 
 impl Files for BucketHome {
     fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
         Box::pin(async move {
-            Self::LIMITS.check(name, &content)?;
+            check_size(name, &content)?;
             let path = self.path(FILE, name);
             let sent = self.send(&path, PutMode::Overwrite, content).await;
             sent.map(drop).map_err(|error| self.failure(&path, &error))
@@ -282,12 +253,7 @@ impl Files for BucketHome {
     }
 
     fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
-        Box::pin(async move {
-            match self.get(&self.path(FILE, name), None).await? {
-                Read::Found { value, .. } => Ok(Some(value)),
-                _ => Ok(None),
-            }
-        })
+        Box::pin(async move { Ok(self.get(&self.path(FILE, name), None).await?.into_value()) })
     }
 
     fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::settings::{Encryption, Settings};
-use super::tls;
+use super::error::TLS;
+use super::settings::Settings;
 use crate::Failure;
+use crate::tls::{Tls, TlsCheck};
 
 /// The access to PostgreSQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +65,7 @@ impl PostgresAccess {
     /// [`Failure::Misconfigured`]
     pub fn check(&self, attempt: Duration) -> Result<(), Failure> {
         let (settings, _) = self.read(attempt)?;
-        if settings.encryption == Encryption::Unverified && settings.root_certificate.is_none() {
+        if settings.check == Some(TlsCheck::Nothing) {
             tracing::warn!(
                 "sslmode=require does not check the certificate of PostgreSQL: use verify-full"
             );
@@ -87,7 +88,14 @@ impl PostgresAccess {
         let wrong = |error| Failure::Misconfigured(format!("{place}: {error}"));
         let variable = |name: &str| std::env::var(name).ok();
         let settings = Settings::parse(&text, attempt, variable).map_err(wrong)?;
-        let tls = tls::connector(&settings).map_err(wrong)?;
+        let tls = Tls {
+            names: &TLS,
+            authorities: settings.root_certificate.as_deref(),
+            certificate: settings.certificate.as_deref(),
+            key: settings.key.as_deref(),
+            check: settings.check.unwrap_or(TlsCheck::Nothing),
+        };
+        let tls = MakeRustlsConnect::new(tls.config().map_err(wrong)?);
         Ok((settings, tls))
     }
 }

@@ -5,7 +5,6 @@ mod bucket;
 mod checks;
 #[cfg(all(unix, feature = "etcd"))]
 mod etcd;
-mod folder;
 mod memory;
 mod mistakes;
 #[cfg(all(unix, feature = "postgres"))]

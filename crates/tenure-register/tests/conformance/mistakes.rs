@@ -2,8 +2,7 @@
 
 use tenure_register::memory::MemoryHome;
 use tenure_register::{
-    Answering, Bytes, Expected, Failure, Files, Limits, Read, Register, RegisterKey, Replaced,
-    Version,
+    Answering, Bytes, Expected, Failure, Files, Read, Register, RegisterKey, Replaced, Version,
 };
 
 use crate::checks;
@@ -69,7 +68,7 @@ impl WrongHome {
             Read::Found { version, .. } => Some(version.clone()),
             _ => None,
         };
-        let identity = read.seen().identity.clone();
+        let identity = read.identity().clone();
         Ok(Expected { version, identity })
     }
 }
@@ -101,15 +100,11 @@ impl Register for WrongHome {
             let replaced = self.0.replace(&key, &expected, value).await?;
             Ok(match replaced {
                 Replaced::Changed(read) if self.1 == Mistake::HidesValue => {
-                    Replaced::Changed(Read::Absent(read.seen().clone()))
+                    Replaced::Changed(Read::Absent(read.identity().clone()))
                 }
                 replaced => replaced,
             })
         })
-    }
-
-    fn limits(&self) -> Limits {
-        self.0.limits()
     }
 }
 

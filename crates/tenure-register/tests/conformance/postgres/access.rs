@@ -101,7 +101,7 @@ async fn a_server_that_hides_its_identity_needs_a_lossless_fail_over() {
         let key = key.clone();
         async move {
             let read = home.read(&key, None).await;
-            read.map(|read| read.seen().identity.clone())
+            read.map(|read| read.identity().clone())
         }
     };
     let strict = identity(Failover::None).await.unwrap();

@@ -11,7 +11,7 @@ use axum::body::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tenure_core::Random as _;
 use tenure_core::ring::{Base, FileId};
-use tenure_register::{Failure, Files, RegisterKey};
+use tenure_register::{Failure, Files, MOST_BYTES, RegisterKey};
 
 use super::slot::number_of;
 use crate::engine::entry::{Column, Columns, DecodeError, put, put_nested};
@@ -210,7 +210,7 @@ impl LogFiles {
 
     /// The greatest content of a file in bytes.
     pub(super) fn most(&self) -> usize {
-        self.home.limits().value.saturating_sub(RESERVE).max(1)
+        MOST_BYTES.saturating_sub(RESERVE).max(1)
     }
 
     async fn write(&self, file: &LogFile) -> Result<(), Failure> {

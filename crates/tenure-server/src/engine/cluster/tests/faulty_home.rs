@@ -11,8 +11,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use tenure_register::memory::{MemoryFault, MemoryHome};
 use tenure_register::{
-    BoxFuture, Expected, Failure, Files, HomeFacts, Limits, Read, Register, RegisterKey, Replaced,
-    Version,
+    BoxFuture, Expected, Failure, Files, HomeFacts, Read, Register, RegisterKey, Replaced, Version,
 };
 
 use super::super::LogHome;
@@ -233,10 +232,6 @@ impl Register for FaultyHome {
             }),
             Some(fault) => Box::pin(ready(Err(fault.failure()))),
         }
-    }
-
-    fn limits(&self) -> Limits {
-        MemoryHome::LIMITS
     }
 }
 

@@ -218,7 +218,7 @@ fn overwrite(home: &FaultyHome, slot: u64, bytes: impl Into<Bytes>) {
     let (slot, bytes) = (slot_key(slot), bytes.into());
     let read = now(home.memory.read(&slot, None));
     let expected = Expected {
-        identity: read.seen().identity.clone(),
+        identity: read.identity().clone(),
         version: match read {
             Read::Found { version, .. } => Some(version),
             _ => None,
