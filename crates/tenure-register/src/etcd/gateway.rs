@@ -8,11 +8,10 @@ use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::refusal::{Asked, Refusal, meaning};
+use super::refusal::{Refusal, meaning};
 use super::version::Version;
 use super::{EtcdAccess, EtcdHome};
 use crate::tls::{self, Tls, TlsCheck, TlsNames};
@@ -71,60 +70,36 @@ enum Login {
     Refused(Failure, Instant),
 }
 
-/// The parts of etcd's answers that are used. Bytes are in base64, and 64-bit integers are strings.
-#[derive(Debug, Deserialize)]
+/// An answer of etcd. Bytes in it are in base64, and 64-bit integers are strings.
+#[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) header: Header,
-    /// The keys of a range.
-    #[serde(default)]
-    pub(super) kvs: Vec<KeyValue>,
-    /// Whether all comparisons of a transaction held.
-    #[serde(default)]
-    pub(super) succeeded: bool,
-    /// The answers to the operations of a transaction.
-    #[serde(default)]
-    pub(super) responses: Vec<Response>,
-    #[serde(default)]
-    token: String,
+    /// The cluster that gave it.
+    pub(super) identity: Identity,
+    pub(super) body: Value,
 }
 
-/// The origin of an answer.
-#[derive(Debug, Deserialize)]
-pub(super) struct Header {
-    cluster_id: String,
-    /// The revision of the cluster. It is that of a transaction which has changed a key.
-    #[serde(default)]
-    pub(super) revision: String,
-}
+impl Answer {
+    fn parse(body: &[u8]) -> Option<Self> {
+        let body: Value = serde_json::from_slice(body).ok()?;
+        let cluster = body["header"]["cluster_id"].as_str()?;
+        let identity = Identity::new(format!("cluster id {cluster}"));
+        Some(Self { identity, body })
+    }
 
-impl Header {
-    pub(super) fn identity(&self) -> Identity {
-        Identity::new(format!("cluster id {}", self.cluster_id))
+    /// Returns the revision of the cluster. It is that of a transaction which has changed a key.
+    pub(super) fn revision(&self) -> &str {
+        text(&self.body["header"]["revision"])
+    }
+
+    /// Returns the answers to the operations of a transaction.
+    pub(super) fn responses(&self) -> &[Value] {
+        self.body["responses"].as_array().map_or(&[], Vec::as_slice)
     }
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct KeyValue {
-    pub(super) key: String,
-    /// The revision of its last change.
-    pub(super) mod_revision: String,
-    /// The value; empty if only keys were read.
-    #[serde(default)]
-    pub(super) value: String,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Response {
-    /// The answer, if the operation was a read.
-    #[serde(default)]
-    pub(super) response_range: RangeResponse,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct RangeResponse {
-    pub(super) kvs: Vec<KeyValue>,
-    pub(super) count: String,
+/// Returns a text of an answer; empty if it is missing.
+pub(super) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 impl State {
@@ -172,13 +147,12 @@ impl State {
         self.members[self.current].is_checked = false;
     }
 
-    fn note_answer(&mut self, at: usize, header: &Header) {
+    fn note_answer(&mut self, at: usize, answer: &Answer) {
         let member = &mut self.members[at];
         member.was_cut = false;
-        member.identity = Some(header.identity());
-        self.revision = self
-            .revision
-            .max(header.revision.parse().unwrap_or_default());
+        member.identity = Some(answer.identity.clone());
+        let revision = answer.revision().parse().unwrap_or_default();
+        self.revision = self.revision.max(revision);
     }
 
     /// Chooses the member for the next request, after this one has refused or failed.
@@ -264,7 +238,7 @@ impl EtcdHome {
             answer = self.post(at, path, body.clone(), *until).await;
         }
         let answer = answer?;
-        self.state().note_answer(at, &answer.header);
+        self.state().note_answer(at, &answer);
         Ok(answer)
     }
 
@@ -321,7 +295,7 @@ impl EtcdHome {
             .await;
         *until += now.elapsed();
         let (login, outcome) = match answer {
-            Ok(answer) => (Login::Token(answer.token), Ok(())),
+            Ok(answer) => (Login::Token(text(&answer.body["token"]).into()), Ok(())),
             Err(Refusal::Refused(Failure::NotApplied(_))) => {
                 info!("etcd has no authentication, so the user in home is not used");
                 (Login::Open, Ok(()))
@@ -358,18 +332,11 @@ impl EtcdHome {
         };
         let (status, answer) = self.send(at, path, until, post).await?;
         let url = &self.access.endpoints[at];
-        if status == 200 {
-            return serde_json::from_slice(&answer).map_err(|error| {
-                Refusal::Unknown(format!("the answer of {url}{path} is not etcd's: {error}"))
-            });
+        if status != 200 {
+            return Err(meaning(&self.access, url, path, bytes, status, &answer));
         }
-        let asked = Asked {
-            access: &self.access,
-            url,
-            path,
-            bytes,
-        };
-        Err(meaning(asked, status, &answer))
+        Answer::parse(&answer)
+            .ok_or_else(|| Refusal::Unknown(format!("the answer of {url}{path} is not etcd's")))
     }
 
     /// Sends a request to a member. Returns the status and the body of the answer.
@@ -433,10 +400,7 @@ fn client(access: &EtcdAccess, attempt: Duration) -> Result<Client, Failure> {
         // The caller must know each attempt.
         .retry(reqwest::retry::never())
         // The rest of the time is for another member.
-        .connect_timeout(attempt / 2)
-        .tcp_nodelay(true)
-        .tcp_keepalive(Duration::from_secs(5))
-        .pool_idle_timeout(Duration::from_secs(60));
+        .connect_timeout(attempt / 2);
     let tls = Tls {
         names: &TLS,
         authorities: access.ca_file.as_deref(),

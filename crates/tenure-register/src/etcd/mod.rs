@@ -20,7 +20,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use self::gateway::{KeyValue, State};
+use self::gateway::{State, text};
 use self::upkeep::Upkeep;
 use crate::{
     Answering, BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Read, Register,
@@ -126,7 +126,7 @@ impl EtcdHome {
 
     async fn get(&self, kind: &str, key: &RegisterKey) -> Result<Read, Failure> {
         let answer = self.ask(RANGE, &range(&self.key(kind, key))).await?;
-        read(answer.header.identity(), answer.kvs)
+        read(answer.identity, &answer.body)
     }
 
     /// Replaces or creates a key.
@@ -163,19 +163,19 @@ impl EtcdHome {
             }
             answer => answer?,
         };
-        let identity = answer.header.identity();
-        if answer.succeeded && identity != expected.identity {
+        let is_done = answer.body["succeeded"] == true;
+        if is_done && answer.identity != expected.identity {
             // Another cluster, whose key had the same revision, has applied it. This one may not have.
+            let identity = answer.identity;
             let text = format!("home has members of another cluster, {identity}");
             return Err(Failure::Unknown(text));
         }
-        if answer.succeeded {
-            return Ok(Replaced::Done(Version::new(answer.header.revision)));
+        if is_done {
+            return Ok(Replaced::Done(Version::new(answer.revision())));
         }
-        let found = answer.responses.into_iter().next();
         let found = read(
-            identity,
-            found.map_or_else(Vec::new, |it| it.response_range.kvs),
+            answer.identity,
+            &answer.body["responses"][0]["response_range"],
         )?;
         let contradiction = || Failure::Unknown("etcd refuses the revision that it shows".into());
         Replaced::refused(found, expected, value).ok_or_else(contradiction)
@@ -210,20 +210,21 @@ fn transaction(operations: Vec<Value>) -> Value {
     json!({"success": operations})
 }
 
-/// Returns the first key that was found.
-fn read(identity: Identity, found: Vec<KeyValue>) -> Result<Read, Failure> {
-    Ok(match found.into_iter().next() {
-        None => Read::Absent(identity),
-        Some(found) => Read::Found {
-            version: Version::new(found.mod_revision),
-            value: decoded(&found.value)?.into(),
-            identity,
-        },
+/// Returns the first key in the answer to a range request.
+fn read(identity: Identity, range: &Value) -> Result<Read, Failure> {
+    let found = &range["kvs"][0];
+    if found.is_null() {
+        return Ok(Read::Absent(identity));
+    }
+    Ok(Read::Found {
+        version: Version::new(text(&found["mod_revision"])),
+        value: decoded(&found["value"])?.into(),
+        identity,
     })
 }
 
-fn decoded(base64: &str) -> Result<Vec<u8>, Failure> {
-    let bytes = STANDARD.decode(base64);
+fn decoded(base64: &Value) -> Result<Vec<u8>, Failure> {
+    let bytes = STANDARD.decode(text(base64));
     bytes.map_err(|error| Failure::Unknown(format!("an answer is not etcd's: {error}")))
 }
 
@@ -283,9 +284,10 @@ impl Files for EtcdHome {
             let all = format!("{}{FILE}/", self.access.prefix);
             let mut request = range_of_prefix(&format!("{all}{folder}/"));
             request["keys_only"] = true.into();
-            let found = self.ask(RANGE, &request).await?.kvs;
-            let names = found.iter().filter_map(|found| {
-                let key = String::from_utf8(decoded(&found.key).ok()?).ok()?;
+            let answer = self.ask(RANGE, &request).await?;
+            let found = answer.body["kvs"].as_array().into_iter().flatten();
+            let names = found.filter_map(|found| {
+                let key = String::from_utf8(decoded(&found["key"]).ok()?).ok()?;
                 key.strip_prefix(&all)?.parse().ok()
             });
             Ok(names.collect())
@@ -300,12 +302,13 @@ impl Files for EtcdHome {
                 let ranges = keys.iter().map(|key| range(&self.key(REGISTER, key)));
                 let ranges = ranges.map(|range| json!({"request_range": range}));
                 let answer = self.ask(TXN, &transaction(ranges.collect())).await?;
-                if answer.responses.len() != keys.len() {
+                if answer.responses().len() != keys.len() {
                     let text = "etcd has not answered all reads of a transaction";
                     return Err(Failure::Unknown(text.into()));
                 }
-                for response in answer.responses {
-                    reads.push(read(answer.header.identity(), response.response_range.kvs)?);
+                for response in answer.responses() {
+                    let identity = answer.identity.clone();
+                    reads.push(read(identity, &response["response_range"])?);
                 }
             }
             Ok(reads)

@@ -1,7 +1,7 @@
 //! The meaning of etcd's refusals: whether a request was applied, and what the operator has to
 //! change.
 
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::EtcdAccess;
 use crate::Failure;
@@ -21,48 +21,33 @@ pub(super) enum Refusal {
     Unknown(String),
 }
 
-/// A request, for messages.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
-    pub(super) access: &'a EtcdAccess,
-    /// The URL of the member.
-    pub(super) url: &'a str,
-    pub(super) path: &'a str,
-    /// The size of the request.
-    pub(super) bytes: usize,
-}
-
-/// The body of a refusal.
-#[derive(Debug, Default, Deserialize)]
-struct ErrorAnswer {
-    #[serde(default)]
-    message: String,
-    #[serde(default)]
-    code: u32,
-}
-
-const INVALID_ARGUMENT: u32 = 3;
-const PERMISSION_DENIED: u32 = 7;
-const RESOURCE_EXHAUSTED: u32 = 8;
-const FAILED_PRECONDITION: u32 = 9;
-const UNAUTHENTICATED: u32 = 16;
+const INVALID_ARGUMENT: u64 = 3;
+const PERMISSION_DENIED: u64 = 7;
+const RESOURCE_EXHAUSTED: u64 = 8;
+const FAILED_PRECONDITION: u64 = 9;
+const UNAUTHENTICATED: u64 = 16;
 
 /// Returns the meaning of an answer that is not a success.
 ///
 /// A refusal is definite only if it is in this list. All others leave the outcome unknown, because
 /// etcd also answers with an error when a proposal may still be applied: `request timed out`,
 /// `leader changed`, `unavailable`.
-pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Refusal {
-    let Asked {
-        access, url, path, ..
-    } = asked;
-    let user = access.user.as_deref();
+pub(super) fn meaning(
+    access: &EtcdAccess,
+    url: &str,
+    path: &str,
+    bytes: usize,
+    status: u16,
+    body: &[u8],
+) -> Refusal {
     let text = String::from_utf8_lossy(body);
-    let answer: ErrorAnswer = serde_json::from_slice(body).unwrap_or_default();
-    let message = &*answer.message;
+    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    let message = answer["message"].as_str().unwrap_or_default();
+    let code = answer["code"].as_u64().unwrap_or_default();
+    let user = access.user.as_deref();
     let refused = |message| Refusal::Refused(Failure::Misconfigured(message));
     let member = |message| Refusal::Member(Failure::Misconfigured(message));
-    match (status, answer.code) {
+    match (status, code) {
         (404, 0) => member(format!(
             "etcd at {url} answers 404 to {path}: its JSON gateway is off (--enable-grpc-gateway) \
              or on another port (--listen-client-http-urls)"
@@ -89,7 +74,7 @@ pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Refusal {
                  password_file, which is read again at the next attempt"
             ))
         }
-        (_, INVALID_ARGUMENT) if message.contains("request is too large") => too_large(asked),
+        (_, INVALID_ARGUMENT) if message.contains("request is too large") => too_large(bytes),
         (_, INVALID_ARGUMENT) if message.contains("too many operations") => refused(
             "etcd permits too few operations in a transaction: set its option --max-txn-ops to at \
              least 128, its default"
@@ -114,7 +99,7 @@ pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Refusal {
                     .to_owned(),
             ))
         }
-        (_, RESOURCE_EXHAUSTED) if message.contains("larger than max") => too_large(asked),
+        (_, RESOURCE_EXHAUSTED) if message.contains("larger than max") => too_large(bytes),
         (_, RESOURCE_EXHAUSTED) if message.contains("too many requests") => {
             Refusal::Member(Failure::NotApplied(format!("etcd at {url}: {message}")))
         }
@@ -132,11 +117,10 @@ fn common_name() -> String {
         .to_owned()
 }
 
-fn too_large(asked: Asked<'_>) -> Refusal {
+fn too_large(bytes: usize) -> Refusal {
     Refusal::Refused(Failure::Misconfigured(format!(
-        "etcd refuses a request of {} bytes: set its option --max-request-bytes to at least \
-         1572864, its default",
-        asked.bytes
+        "etcd refuses a request of {bytes} bytes: set its option --max-request-bytes to at least \
+         1572864, its default"
     )))
 }
 
@@ -154,13 +138,8 @@ mod tests {
     fn meaning(status: u16, body: &str) -> Refusal {
         let mut access = EtcdAccess::new(Vec::new());
         access.user = Some("tenure".into());
-        let asked = Asked {
-            access: &access,
-            url: "http://etcd:2379",
-            path: "/v3/kv/txn",
-            bytes: 2_000_000,
-        };
-        super::meaning(asked, status, body.as_bytes())
+        let (url, path) = ("http://etcd:2379", "/v3/kv/txn");
+        super::meaning(&access, url, path, 2_000_000, status, body.as_bytes())
     }
 
     fn answer(code: u32, message: &str) -> String {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tracing::{debug, warn};
 
-use super::{Compaction, EtcdHome, range_of_prefix, transaction};
+use super::{Compaction, EtcdHome, TXN, range_of_prefix, transaction};
 use crate::{Failure, HomeFacts, note_warning};
 
 /// The interval of automatic compactions, and the age of the revisions that they keep.
@@ -88,12 +88,9 @@ impl EtcdHome {
             json!({"request_range": range})
         };
         let counts = transaction(vec![count(""), count(&self.access.prefix)]);
-        let counts = self.ask("/v3/kv/txn", &counts).await?.responses;
-        let counts: Vec<_> = counts
-            .into_iter()
-            .map(|it| it.response_range.count)
-            .collect();
-        Ok(counts.first() != counts.get(1))
+        let answer = self.ask(TXN, &counts).await?;
+        let count = |at: usize| answer.body["responses"][at]["response_range"]["count"].as_str();
+        Ok(count(0) != count(1))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde_json::Value;
 
 /// A version of etcd: major, minor, patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,13 +11,9 @@ pub(super) struct Version(u64, u64, u64);
 impl Version {
     /// Reads the answer to `/version`.
     pub(super) fn read(body: &[u8]) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Answer {
-            etcdserver: String,
-        }
-        let answer: Answer = serde_json::from_slice(body).ok()?;
+        let answer: Value = serde_json::from_slice(body).ok()?;
         // A pre-release has a suffix after a hyphen.
-        let numbers = answer.etcdserver.split(['-', '+']).next()?;
+        let numbers = answer["etcdserver"].as_str()?.split(['-', '+']).next()?;
         let mut numbers = numbers.split('.').map(|number| number.parse().ok());
         Some(Self(numbers.next()??, numbers.next()??, numbers.next()??))
     }

@@ -208,7 +208,7 @@ impl PostgresHome {
         let sql = sql.replace("{id}", session.identity_sql);
         // Last, because the name of a schema may contain anything.
         let sql = sql.replace("{s}", &self.schema);
-        let answer = session.send(|client| client.query_typed(&sql, parameters));
+        let answer = session.query(&sql, parameters);
         let failure = match timeout(self.attempt, answer).await {
             Ok(Ok(rows)) => {
                 self.idle().push(session);

@@ -1,14 +1,15 @@
 //! One connection to one PostgreSQL server, and its warnings.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Client, Error};
+use tokio_postgres::{AsyncMessage, Client, Error, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::Parameter;
 use super::error::{Stage, failure, text_of};
 use super::settings::Server;
 use crate::Failure;
@@ -61,19 +62,17 @@ impl PostgresSession {
     ///
     /// [`Failure::Unknown`] if the statement may have been executed, also if the server gave a
     /// warning: a commit that reports success with a warning may be lost with its server.
-    pub(super) async fn send<'a, T, F>(
-        &'a self,
-        work: impl FnOnce(&'a Client) -> F,
-    ) -> Result<T, Failure>
-    where
-        F: Future<Output = Result<T, Error>>,
-    {
+    pub(super) async fn query(
+        &self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>, Failure> {
         lock(&self.warnings).clear();
-        let done = work(&self.client).await;
-        let done = done.map_err(|error| failure(&error, Stage::Sent, &self.name))?;
+        let rows = self.client.query_typed(sql, parameters).await;
+        let rows = rows.map_err(|error| failure(&error, Stage::Sent, &self.name))?;
         let warnings = take(&mut *lock(&self.warnings));
         if warnings.is_empty() {
-            return Ok(done);
+            return Ok(rows);
         }
         Err(Failure::Unknown(format!(
             "{}: the outcome is not certain, because of a warning: {}",

@@ -1,11 +1,10 @@
 //! The settings in a connection string, with the meaning that they have in libpq, and with the
 //! variables `PG*` and the password file for what it lacks.
 //!
-//! The driver reads the settings that are not here. It does not know `verify-full`, connects to all
-//! hosts with one password, and its errors can contain a part of it.
+//! The driver reads such strings, too. But it does not know `verify-full`, connects to all hosts with one
+//! password, and its errors can contain a part of it.
 
 use std::collections::BTreeMap;
-use std::error::Error as _;
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +13,7 @@ use std::time::Duration;
 
 use tenure_core::file_path;
 use tokio_postgres::Config;
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{ChannelBinding, SslMode};
 use tracing::warn;
 
 use crate::HomeUrl;
@@ -24,38 +23,10 @@ use crate::tls::TlsCheck;
 const EXAMPLE: &str = "write `postgres://tenure@a,b/tenure?sslmode=verify-full`, with \
     special characters percent-encoded";
 
-/// All keys.
-const KNOWN: [&str; 21] = [
-    "host",
-    "port",
-    "dbname",
-    "user",
-    "password",
-    "passfile",
-    "sslmode",
-    "sslrootcert",
-    "sslcert",
-    "sslkey",
-    "sslnegotiation",
-    "channel_binding",
-    "application_name",
-    "options",
-    "connect_timeout",
-    "keepalives",
-    "keepalives_idle",
-    "keepalives_interval",
-    "target_session_attrs",
-    "schema",
-    "failover",
-];
-
-/// Settings that a string may replace. A connection is given up after an attempt, so the times only
-/// find a peer that is gone while the connection is idle.
-const DEFAULTS: [(&str, &str); 3] = [
-    ("application_name", "tenure"),
-    ("keepalives_idle", "5"),
-    ("keepalives_interval", "2"),
-];
+/// All keys, for messages.
+const KNOWN: &str = "host, port, dbname, user, password, passfile, sslmode, sslrootcert, sslcert, \
+    sslkey, channel_binding, application_name, options, connect_timeout, target_session_attrs, \
+    schema, failover";
 
 /// A connection string that was understood.
 #[derive(Debug)]
@@ -146,16 +117,11 @@ impl Settings {
                 );
             }
         };
-        let mut config = config_of(&settings)?;
+        let config = config_of(settings, check, attempt)?;
         let user = config.get_user().unwrap_or_default().to_owned();
         if user.is_empty() {
             return Err(format!("user is missing; {EXAMPLE}"));
         }
-        config
-            .ssl_mode(check.map_or(SslMode::Disable, |_| SslMode::Require))
-            // These only end what is left of a connection in the kernel.
-            .tcp_user_timeout(attempt * 2)
-            .keepalives_retries(3);
         Ok(Self {
             servers: servers(&hosts, &ports, &config, &passwords)?,
             user,
@@ -200,24 +166,21 @@ fn settings_of(
     let mut settings = BTreeMap::from(of_front);
     for (index, (key, value)) in url.parameters.into_iter().enumerate() {
         // A part of a password may look like a key.
-        if !KNOWN.contains(&&*key) {
-            let (number, known) = (index + 1, KNOWN.join(", "));
+        if KNOWN.split(", ").all(|known| known != key) {
+            let number = index + 1;
             return Err(format!(
-                "parameter {number} is not known: known are {known}"
+                "parameter {number} is not known: known are {KNOWN}"
             ));
         }
         settings.insert(key, value);
     }
-    let of_environment = KNOWN.map(|key| (key, variable(&variable_of(key)).unwrap_or_default()));
-    let defaults = DEFAULTS.map(|(key, value)| (key, value.to_owned()));
-    for (key, value) in of_environment.into_iter().chain(defaults) {
+    for key in KNOWN.split(", ") {
         let present = settings.entry(key.to_owned()).or_default();
         if present.is_empty() {
-            *present = value;
+            *present = variable(&variable_of(key)).unwrap_or_default();
         }
     }
-    // These two are not about the connection.
-    settings.retain(|key, value| !value.is_empty() && key != "schema" && key != "failover");
+    settings.retain(|_, value| !value.is_empty());
     Ok(settings)
 }
 
@@ -235,23 +198,44 @@ fn invalid(key: &str, right: &str) -> String {
     format!("the value of {key} is not valid: use {right}")
 }
 
-/// Returns the configuration of the driver with these keys and values.
-fn config_of(settings: &BTreeMap<String, String>) -> Result<Config, String> {
-    let words = settings.iter().map(|(key, value)| {
-        let value = value.replace('\\', "\\\\").replace('\'', "\\'");
-        format!("{key}='{value}'")
-    });
-    let words = words.collect::<Vec<_>>().join(" ");
-    words.parse().map_err(|error: tokio_postgres::Error| {
-        // The driver names the key between backticks, and no value.
-        let reason = error.source().map(ToString::to_string).unwrap_or_default();
-        match reason.split('`').nth(1) {
-            None => format!("it can't be read; {EXAMPLE}"),
-            Some(key @ "channel_binding") => invalid(key, "disable, prefer or require"),
-            Some(key @ "sslnegotiation") => invalid(key, "postgres or direct"),
-            Some(key) => invalid(key, "a whole number"),
-        }
-    })
+/// Returns the configuration of the driver with these settings.
+fn config_of(
+    settings: BTreeMap<String, String>,
+    check: Option<TlsCheck>,
+    attempt: Duration,
+) -> Result<Config, String> {
+    let mut config = Config::new();
+    config
+        .ssl_mode(check.map_or(SslMode::Disable, |_| SslMode::Require))
+        .application_name("tenure")
+        // A connection is given up after an attempt. So these times only find a peer that is gone while
+        // the connection is idle, and end what is left of a connection in the kernel.
+        .keepalives_idle(Duration::from_secs(5))
+        .keepalives_interval(Duration::from_secs(2))
+        .keepalives_retries(3)
+        .tcp_user_timeout(attempt * 2);
+    for (key, value) in settings {
+        match (&*key, &*value) {
+            ("user", _) => config.user(value),
+            ("password", _) => config.password(value),
+            ("dbname", _) => config.dbname(value),
+            ("options", _) => config.options(value),
+            ("application_name", _) => config.application_name(value),
+            ("connect_timeout", seconds) => match seconds.parse() {
+                // As in libpq, 0 is no limit.
+                Ok(0) => &mut config,
+                Ok(seconds) => config.connect_timeout(Duration::from_secs(seconds)),
+                Err(_) => return Err(invalid(&key, "a whole number")),
+            },
+            ("channel_binding", "disable") => config.channel_binding(ChannelBinding::Disable),
+            ("channel_binding", "prefer") => config.channel_binding(ChannelBinding::Prefer),
+            ("channel_binding", "require") => config.channel_binding(ChannelBinding::Require),
+            ("channel_binding", _) => return Err(invalid(&key, "disable, prefer or require")),
+            // The others are not about one connection.
+            _ => &mut config,
+        };
+    }
+    Ok(config)
 }
 
 /// Returns a configuration for each of these hosts. The file has the passwords, if `config` has none.
@@ -469,9 +453,8 @@ mod tests {
     fn a_wrong_value_is_named_with_the_right_ones() {
         for (option, right) in [
             ("port=x", "port numbers"),
-            ("keepalives_idle=1s", "a whole number"),
+            ("connect_timeout=1s", "a whole number"),
             ("channel_binding=on", "disable, prefer or require"),
-            ("sslnegotiation=tls", "postgres or direct"),
         ] {
             let error = parse(&format!("postgresql://u@[::1]/d?{option}")).unwrap_err();
             let key = option.split('=').next().unwrap();
@@ -496,16 +479,19 @@ mod tests {
 
     #[test]
     fn settings_of_the_driver_have_defaults_that_a_string_replaces() {
-        let settings = parse("postgres://u@[::1]?keepalives_interval=7").unwrap();
-        let config = &settings.servers[0].config;
+        let of = |parameters: &str| {
+            let mut settings = parse(&format!("postgres://u@[::1]?{parameters}")).unwrap();
+            settings.servers.remove(0).config
+        };
+        let config = of("");
         assert_eq!(config.get_application_name(), Some("tenure"));
+        assert_eq!(config.get_connect_timeout(), None);
         assert_eq!(config.get_keepalives_idle(), Duration::from_secs(5));
-        assert_eq!(
-            config.get_keepalives_interval(),
-            Some(Duration::from_secs(7))
-        );
-        assert_eq!(config.get_keepalives_retries(), Some(3));
         assert_eq!(config.get_tcp_user_timeout(), Some(&Duration::from_secs(1)));
+        let config = of("application_name=a&connect_timeout=7&channel_binding=require");
+        assert_eq!(config.get_application_name(), Some("a"));
+        assert_eq!(config.get_connect_timeout(), Some(&Duration::from_secs(7)));
+        assert_eq!(config.get_channel_binding(), ChannelBinding::Require);
     }
 
     #[test]
