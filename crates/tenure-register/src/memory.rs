@@ -1,4 +1,4 @@
-//! A home in memory, with faults.
+//! A home in memory for tests, which can be late and go back.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::ready;
@@ -15,15 +15,6 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct MemoryHome(Arc<Mutex<State>>);
 
-/// The fault of one replace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryFault {
-    /// The answer is lost. The replace is applied, and its outcome is unknown.
-    AnswerLost,
-    /// The request arrives when [`MemoryHome::deliver`] is called. Its outcome is unknown.
-    Late,
-}
-
 #[derive(Clone, Debug, Default)]
 struct State {
     /// The number of promotions.
@@ -34,8 +25,8 @@ struct State {
     past: Vec<Values>,
     /// The last version. It does not go back with the values.
     version: u64,
-    /// The faults of the next replaces.
-    faults: VecDeque<MemoryFault>,
+    /// The number of the next replaces that are late.
+    delays: usize,
     late: VecDeque<(RegisterKey, Expected, Bytes)>,
 }
 
@@ -46,14 +37,14 @@ impl MemoryHome {
     #[must_use]
     pub fn copied(&self) -> Self {
         let mut state = self.lock().clone();
-        state.faults.clear();
         state.late.clear();
         Self(Arc::new(Mutex::new(state)))
     }
 
-    /// Adds a fault for the first replace that has none yet.
-    pub fn fail_next(&self, fault: MemoryFault) {
-        self.lock().faults.push_back(fault);
+    /// Delays the first replace that is not late yet: it arrives when [`MemoryHome::deliver`] is called, and
+    /// its outcome is unknown.
+    pub fn delay_next(&self) {
+        self.lock().delays += 1;
     }
 
     /// Delivers the oldest late replace. Returns whether it was applied; `None` if there is none.
@@ -129,11 +120,11 @@ impl State {
         value: Bytes,
     ) -> Result<Replaced, Failure> {
         check_size(key, &value)?;
-        match self.faults.pop_front() {
-            None => return Ok(self.replace(key, expected, value)),
-            Some(MemoryFault::AnswerLost) => drop(self.replace(key, expected, value)),
-            Some(MemoryFault::Late) => self.late.push_back((key.clone(), expected.clone(), value)),
-        }
+        let Some(delays) = self.delays.checked_sub(1) else {
+            return Ok(self.replace(key, expected, value));
+        };
+        self.delays = delays;
+        self.late.push_back((key.clone(), expected.clone(), value));
         Err(Failure::Unknown("the home has not answered".into()))
     }
 }

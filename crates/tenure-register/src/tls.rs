@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rustls::client::WebPkiServerVerifier;
@@ -18,18 +18,20 @@ use tenure_core::pem::{self, Block, PemError};
 
 /// The files and the rules of TLS to a service.
 #[derive(Debug)]
-pub(crate) struct Tls<'a> {
+pub(crate) struct Tls {
     pub(crate) names: &'static TlsNames,
     /// The authorities of the service's certificate; `None` for those of the operating system.
-    pub(crate) authorities: Option<&'a Path>,
-    pub(crate) certificate: Option<&'a Path>,
-    pub(crate) key: Option<&'a Path>,
+    pub(crate) authorities: Option<PathBuf>,
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
     pub(crate) check: TlsCheck,
 }
 
 /// The check of the service's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TlsCheck {
+    /// There is no TLS.
+    Off,
     /// Any certificate is accepted.
     Nothing,
     /// It must be from one of the authorities.
@@ -51,7 +53,7 @@ pub(crate) struct TlsNames {
     pub(crate) client_authorities: &'static str,
 }
 
-impl Tls<'_> {
+impl Tls {
     /// Reads the files.
     ///
     /// # Errors
@@ -66,7 +68,7 @@ impl Tls<'_> {
             .dangerous()
             .with_custom_certificate_verifier(verifier);
         let [certificate_name, key_name] = self.names.client;
-        match (self.certificate, self.key) {
+        match (&self.certificate, &self.key) {
             (None, None) => Ok(builder.with_no_client_auth()),
             (Some(certificate), Some(key)) => {
                 let chain = read(certificate_name, certificate, |text| {
@@ -90,7 +92,7 @@ impl Tls<'_> {
         provider: &Arc<CryptoProvider>,
     ) -> Result<Arc<dyn ServerCertVerifier>, String> {
         let provider = Arc::clone(provider);
-        if self.check == TlsCheck::Nothing {
+        if matches!(self.check, TlsCheck::Off | TlsCheck::Nothing) {
             let authority = None;
             return Ok(Arc::new(AnyName {
                 provider,
@@ -99,7 +101,7 @@ impl Tls<'_> {
         }
         let name = self.names.authorities;
         let mut roots = RootCertStore::empty();
-        if let Some(path) = self.authorities {
+        if let Some(path) = &self.authorities {
             for certificate in read(name, path, |text| certificates(pem::authorities(text)))? {
                 let added = roots.add(certificate);
                 added.map_err(|error| wrong(name, path, &error.to_string()))?;

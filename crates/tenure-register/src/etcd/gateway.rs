@@ -1,13 +1,12 @@
 //! Requests to the JSON gateways of etcd's members.
 
-use std::sync::MutexGuard;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use reqwest::Client;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use reqwest::redirect::Policy;
-use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
@@ -15,7 +14,7 @@ use super::refusal::{Refusal, meaning};
 use super::version::Version;
 use super::{EtcdAccess, EtcdHome};
 use crate::tls::{self, Tls, TlsCheck, TlsNames};
-use crate::{Failure, HomeUrl, Identity};
+use crate::{Failure, HomeUrl, Identity, note_warning};
 
 /// The time in which a refused password is not sent again. etcd needs much processor time to check
 /// a password.
@@ -32,7 +31,6 @@ const TLS: TlsNames = TlsNames {
 };
 
 /// What is known about the members. One is used at a time; another one after a failure.
-#[derive(Debug)]
 pub(super) struct State {
     members: Vec<Member>,
     /// The index of the member that is used.
@@ -45,9 +43,8 @@ pub(super) struct State {
     pub(super) revision: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Default)]
 struct Member {
-    url: String,
     /// The cluster that gave the last answer. `None` after a failure: the member may come back as one
     /// of another cluster.
     identity: Option<Identity>,
@@ -116,12 +113,8 @@ impl State {
             let text = "password_file and a user in home must be set together";
             return Err(Failure::Misconfigured(text.into()));
         }
-        let members = urls.iter().map(|url| Member {
-            url: url.clone(),
-            ..Member::default()
-        });
         Ok(Self {
-            members: members.collect(),
+            members: vec![Member::default(); urls.len()],
             current: 0,
             client: client(access, attempt)?,
             login: Login::Needed,
@@ -217,8 +210,7 @@ impl EtcdHome {
     pub(super) async fn metrics(&self) -> Option<String> {
         let at = self.state().current;
         let until = Instant::now() + self.attempt;
-        let get = |client: &Client, url| client.get(url);
-        let (status, body) = self.send(at, "/metrics", until, get).await.ok()?;
+        let (status, body) = self.send(at, "/metrics", until, None).await.ok()?;
         (status == 200).then(|| String::from_utf8_lossy(&body).into_owned())
     }
 
@@ -250,17 +242,15 @@ impl EtcdHome {
             return Ok(());
         }
         let began = Instant::now();
-        let get = |client: &Client, url| client.get(url);
-        let (_, body) = self.send(at, "/version", *until, get).await?;
+        let (_, body) = self.send(at, "/version", *until, None).await?;
         *until += began.elapsed();
         let mut state = self.state();
         // A proxy may hide the version.
         if let Some(version) = Version::read(&body) {
             state.version = Some(version.to_string().into());
-            let member = &mut state.members[at];
-            let warning = version.check(&member.url);
+            let warning = version.check(&self.access.endpoints[at]);
             let warning = warning.map_err(|text| Refusal::Member(Failure::Misconfigured(text)))?;
-            crate::note_warning(&mut member.warning, warning);
+            note_warning(&mut state.members[at].warning, warning);
         }
         state.members[at].is_checked = true;
         Ok(())
@@ -319,18 +309,7 @@ impl EtcdHome {
         until: Instant,
     ) -> Result<Answer, Refusal> {
         let bytes = body.len();
-        let token = match &self.state().login {
-            Login::Token(token) if path != AUTHENTICATE => Some(token.clone()),
-            _ => None,
-        };
-        let post = |client: &Client, url| {
-            let request = client.post(url).header(CONTENT_TYPE, "application/json");
-            let request = token
-                .iter()
-                .fold(request, |it, token| it.header(AUTHORIZATION, token));
-            request.body(body)
-        };
-        let (status, answer) = self.send(at, path, until, post).await?;
+        let (status, answer) = self.send(at, path, until, Some(body)).await?;
         let url = &self.access.endpoints[at];
         if status != 200 {
             return Err(meaning(&self.access, url, path, bytes, status, &answer));
@@ -339,18 +318,31 @@ impl EtcdHome {
             .ok_or_else(|| Refusal::Unknown(format!("the answer of {url}{path} is not etcd's")))
     }
 
-    /// Sends a request to a member. Returns the status and the body of the answer.
+    /// Sends a request to a member, which is read without a body. Returns the status and the body of the
+    /// answer.
     async fn send(
         &self,
         at: usize,
         path: &str,
         until: Instant,
-        request: impl FnOnce(&Client, String) -> RequestBuilder,
+        body: Option<Bytes>,
     ) -> Result<(u16, Bytes), Refusal> {
         let url = &self.access.endpoints[at];
-        let client = self.state().client.clone();
+        let request = {
+            let State { client, login, .. } = &*self.state();
+            let target = format!("{url}{path}");
+            match (body, login) {
+                (None, _) => client.get(target),
+                (Some(body), Login::Token(token)) if path != AUTHENTICATE => {
+                    client.post(target).header(AUTHORIZATION, token).body(body)
+                }
+                (Some(body), _) => client.post(target).body(body),
+            }
+        };
         let left = until.saturating_duration_since(Instant::now());
-        let request = request(&client, format!("{url}{path}")).timeout(left);
+        let request = request
+            .header(CONTENT_TYPE, "application/json")
+            .timeout(left);
         let sent = async {
             let answer = request.send().await?;
             Ok((answer.status().as_u16(), answer.bytes().await?))
@@ -403,9 +395,9 @@ fn client(access: &EtcdAccess, attempt: Duration) -> Result<Client, Failure> {
         .connect_timeout(attempt / 2);
     let tls = Tls {
         names: &TLS,
-        authorities: access.ca_file.as_deref(),
-        certificate: access.certificate.as_deref(),
-        key: access.key.as_deref(),
+        authorities: access.ca_file.clone(),
+        certificate: access.certificate.clone(),
+        key: access.key.clone(),
         check: TlsCheck::Host,
     };
     let builder = match uses_tls(access) {
@@ -438,17 +430,5 @@ fn innermost_cause(error: &reqwest::Error) -> String {
     match cause.contains("InvalidContentType") {
         true => cause + ": it does not use TLS, write etcd:// in home",
         false => cause,
-    }
-}
-
-/// Tokens must not be in a log.
-impl std::fmt::Debug for Login {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Needed => "Needed",
-            Self::Token(_) => "Token(..)",
-            Self::Open => "Open",
-            Self::Refused(..) => "Refused(..)",
-        })
     }
 }

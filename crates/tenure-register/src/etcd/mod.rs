@@ -11,6 +11,7 @@ mod tests;
 mod upkeep;
 mod version;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -79,12 +80,19 @@ impl EtcdAccess {
 
 /// An etcd cluster. Registers are keys below `PREFIXregister/`, and files are keys below
 /// `PREFIXfile/`. Requests do not wait for each other: a read that hangs must not delay a renewal.
-#[derive(Debug)]
 pub struct EtcdHome {
     access: EtcdAccess,
     attempt: Duration,
     state: Mutex<State>,
     upkeep: Mutex<Upkeep>,
+}
+
+/// Passwords and tokens must not be in a log.
+impl fmt::Debug for EtcdHome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("EtcdHome");
+        f.field("access", &self.access).finish_non_exhaustive()
+    }
 }
 
 /// The greatest number of operations that etcd permits in a transaction by default.

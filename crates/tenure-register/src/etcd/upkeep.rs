@@ -24,7 +24,6 @@ const WARN_EVERY: Duration = Duration::from_secs(60);
 const WARN_FROM: f64 = 0.8;
 
 /// The periodic work of the owner of a log, and its results.
-#[derive(Debug)]
 pub(super) struct Upkeep {
     /// The time of the last compaction, and the revision of that time.
     compacted: Option<(Instant, u64)>,

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::error::TLS;
 use super::settings::Settings;
 use crate::Failure;
-use crate::tls::{Tls, TlsCheck};
+use crate::tls::TlsCheck;
 
 /// The access to PostgreSQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +64,7 @@ impl PostgresAccess {
     /// [`Failure::Misconfigured`]
     pub fn check(&self, attempt: Duration) -> Result<(), Failure> {
         let (settings, _) = self.read(attempt)?;
-        if settings.check == Some(TlsCheck::Nothing) {
+        if settings.tls.check == TlsCheck::Nothing {
             tracing::warn!(
                 "sslmode=require does not check the certificate of PostgreSQL: use verify-full"
             );
@@ -88,14 +87,7 @@ impl PostgresAccess {
         let wrong = |error| Failure::Misconfigured(format!("{place}: {error}"));
         let variable = |name: &str| std::env::var(name).ok();
         let settings = Settings::parse(&text, attempt, variable).map_err(wrong)?;
-        let tls = Tls {
-            names: &TLS,
-            authorities: settings.root_certificate.as_deref(),
-            certificate: settings.certificate.as_deref(),
-            key: settings.key.as_deref(),
-            check: settings.check.unwrap_or(TlsCheck::Nothing),
-        };
-        let tls = MakeRustlsConnect::new(tls.config().map_err(wrong)?);
+        let tls = MakeRustlsConnect::new(settings.tls.config().map_err(wrong)?);
         Ok((settings, tls))
     }
 }

@@ -182,18 +182,6 @@ impl PostgresHome {
         self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn session(&self) -> Result<PostgresSession, Failure> {
-        let idle = self.idle().pop();
-        if let Some(session) = idle
-            && !session.client.is_closed()
-        {
-            return Ok(session);
-        }
-        let session = self.access.open(self.attempt, &self.first).await?;
-        self.upkeep().version = Some(session.version);
-        Ok(session)
-    }
-
     /// Sends a statement, over a connection that no other request uses. If it fails, or the caller gives
     /// the request up, its connection is closed.
     async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Failure> {
@@ -203,7 +191,11 @@ impl PostgresHome {
                 humane(self.attempt)
             )));
         };
-        let session = self.session().await?;
+        let idle = self.idle().pop();
+        let session = match idle.filter(|session| !session.client.is_closed()) {
+            Some(session) => session,
+            None => self.open().await?,
+        };
         let sql = sql.replace("{durable}", &self.durable);
         let sql = sql.replace("{id}", session.identity_sql);
         // Last, because the name of a schema may contain anything.
@@ -283,14 +275,12 @@ impl Register for PostgresHome {
     ) -> Answering<'a, Replaced> {
         Box::pin(async move {
             check_size(key, &value)?;
-            let sql = WRITE.replace(
-                "{write}",
-                expected.version.as_ref().map_or(CREATE, |_| REPLACE),
-            );
+            let version = expected.version.as_ref().map(Version::as_str);
+            let sql = WRITE.replace("{write}", version.map_or(CREATE, |_| REPLACE));
             let new = Version::random()?;
             let parameters: [Parameter<'_>; 5] = [
                 (&key.as_str(), Type::TEXT),
-                (&expected.version.as_ref().map(Version::as_str), Type::TEXT),
+                (&version, Type::TEXT),
                 (&new.as_str(), Type::TEXT),
                 (&&value[..], Type::BYTEA),
                 (&expected.identity.as_str(), Type::TEXT),
@@ -326,12 +316,9 @@ impl Files for PostgresHome {
 
     fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
         Box::pin(async move {
-            let parameters: [Parameter<'_>; 1] = [(&name.as_str(), Type::TEXT)];
-            let rows = self.query(READ_FILE, &parameters).await?;
-            let content = rows
-                .first()
-                .map(|row| column::<&[u8]>(row, 0))
-                .transpose()?;
+            let parameter = (&name.as_str() as _, Type::TEXT);
+            let rows = self.query(READ_FILE, &[parameter]).await?;
+            let content = rows.first().map(|row| column(row, 0)).transpose()?;
             Ok(content.map(Bytes::copy_from_slice))
         })
     }
@@ -339,23 +326,18 @@ impl Files for PostgresHome {
     fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
         Box::pin(async move {
             let names: Vec<&str> = names.iter().map(RegisterKey::as_str).collect();
-            let parameters: [Parameter<'_>; 1] = [(&names, Type::TEXT_ARRAY)];
-            self.query(DELETE_FILES, &parameters).await.map(drop)
+            let parameter = (&names as _, Type::TEXT_ARRAY);
+            self.query(DELETE_FILES, &[parameter]).await.map(drop)
         })
     }
 
     fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
         Box::pin(async move {
-            let parameters: [Parameter<'_>; 1] = [(&folder.as_str(), Type::TEXT)];
-            let rows = self.query(LIST_FILES, &parameters).await?;
-            let names = rows
-                .iter()
-                .map(|row| Ok(column::<&str>(row, 0)?.parse().ok()));
-            Ok(names
-                .collect::<Result<Vec<_>, _>>()?
-                .into_iter()
-                .flatten()
-                .collect())
+            let parameter = (&folder.as_str() as _, Type::TEXT);
+            let rows = self.query(LIST_FILES, &[parameter]).await?;
+            let names = rows.iter().map(|row| column::<&str>(row, 0));
+            let names = names.collect::<Result<Vec<_>, _>>()?;
+            Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
         })
     }
 

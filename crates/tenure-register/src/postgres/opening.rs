@@ -1,6 +1,6 @@
 //! Opening a session: the server, its checks, the tables, and the identity.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -8,7 +8,8 @@ use tokio_postgres::error::SqlState;
 
 use tokio_postgres::types::Type;
 
-use super::access::{Failover, PostgresAccess};
+use super::PostgresHome;
+use super::access::Failover;
 use super::session::PostgresSession;
 use super::settings::Settings;
 use crate::{Failure, describe};
@@ -55,40 +56,38 @@ const SYSTEM: &str = "'system ' || (select system_identifier from pg_control_sys
 /// The identity of a server that hides even that one.
 const HIDDEN: &str = "'system not shown'";
 
-impl PostgresAccess {
+impl PostgresHome {
     /// Opens a session with the first server that accepts writes, beginning with the one of the number
-    /// `asked`. Meanwhile the number is that of the server that is asked. Missing tables are created.
-    /// `attempt` is the longest time of a request.
+    /// `first`. Meanwhile the number is that of the server that is asked. Missing tables are created.
     ///
     /// # Errors
     ///
     /// [`Failure::NotApplied`] or [`Failure::Misconfigured`], with the reasons of all servers.
-    pub(super) async fn open(
-        &self,
-        attempt: Duration,
-        asked: &AtomicUsize,
-    ) -> Result<PostgresSession, Failure> {
+    pub(super) async fn open(&self) -> Result<PostgresSession, Failure> {
         // The file of the connection string may have a new password.
-        let (Settings { servers, user, .. }, tls) = self.read(attempt)?;
-        let (first, count) = (asked.load(Ordering::Relaxed), servers.len());
+        let (Settings { servers, user, .. }, tls) = self.access.read(self.attempt)?;
+        let (first, count) = (self.first.load(Ordering::Relaxed), servers.len());
         // A server that does not answer must leave time for another one. A busy one may take longer
         // to accept a connection and to check a password than to execute a statement.
         let limit = match count {
-            1 => attempt * 3,
-            _ => attempt,
+            1 => self.attempt * 3,
+            _ => self.attempt,
         };
         let (mut texts, mut is_refusal) = (Vec::new(), false);
         for number in first..first + count {
             let server = &servers[number % count];
-            asked.store(number % count, Ordering::Relaxed);
+            self.first.store(number % count, Ordering::Relaxed);
             let open = async {
                 let mut session = PostgresSession::connect(server, &tls).await?;
-                check(&mut session, &self.schema, &user).await?;
-                identify(&mut session, self.failover).await?;
+                check(&mut session, &self.access.schema, &user).await?;
+                identify(&mut session, self.access.failover).await?;
                 Ok(session)
             };
             match timeout(limit, open).await {
-                Ok(Ok(session)) => return Ok(session),
+                Ok(Ok(session)) => {
+                    self.upkeep().version = Some(session.version);
+                    return Ok(session);
+                }
                 Ok(Err(failure)) => {
                     is_refusal |= matches!(failure, Failure::Misconfigured(_));
                     texts.push(failure.to_string());
@@ -197,40 +196,26 @@ async fn identify(session: &mut PostgresSession, failover: Failover) -> Result<(
 
 /// Returns why a server can't keep values, from the row of [`INSPECT`].
 fn unfit<'a>(name: &str, value: &impl Fn(usize) -> &'a str) -> Option<Failure> {
-    let misconfigured = |text: String| Some(Failure::Misconfigured(format!("{name}: {text}")));
     let version: u32 = value(0).parse().unwrap_or_default();
-    if version < LEAST_VERSION {
-        return misconfigured(format!(
-            "its version is {}: use PostgreSQL {} or later",
-            version / 10_000,
-            LEAST_VERSION / 10_000
-        ));
-    }
-    if value(3) == "true" {
-        return Some(Failure::NotApplied(format!(
-            "{name} is a standby, and only its primary accepts writes: name all servers in \
-             home (postgres://a,b/...)"
-        )));
-    }
-    if value(4) != "off" {
-        return Some(Failure::NotApplied(format!(
-            "{name} is read-only (default_transaction_read_only)"
-        )));
-    }
-    if value(1) != "on" {
-        return misconfigured(
-            "fsync is off, so a crash of its machine would lose acknowledged changes: set fsync = \
-             on in postgresql.conf"
-                .into(),
-        );
-    }
-    if value(2) != "UTF8" {
-        return misconfigured(format!(
-            "the database has the encoding {}: create one with encoding 'UTF8'",
-            value(2)
-        ));
-    }
-    None
+    let (major, least) = (version / 10_000, LEAST_VERSION / 10_000);
+    let encoding = value(2);
+    let old = format!("its version is {major}: use PostgreSQL {least} or later");
+    let standby = "it is a standby, and only its primary accepts writes: name all servers in home \
+        (postgres://a,b/...)";
+    let read_only = "it is read-only (default_transaction_read_only)";
+    let fsync = "fsync is off, so a crash of its machine would lose acknowledged changes: set fsync = on \
+        in postgresql.conf";
+    let other =
+        format!("the database has the encoding {encoding}: create one with encoding 'UTF8'");
+    let problems: [(bool, fn(String) -> Failure, &str); 5] = [
+        (version < LEAST_VERSION, Failure::Misconfigured, &old),
+        (value(3) == "true", Failure::NotApplied, standby),
+        (value(4) != "off", Failure::NotApplied, read_only),
+        (value(1) != "on", Failure::Misconfigured, fsync),
+        (encoding != "UTF8", Failure::Misconfigured, &other),
+    ];
+    let problem = problems.into_iter().find(|(is_there, ..)| *is_there);
+    problem.map(|(_, failure, text)| failure(format!("{name}: {text}")))
 }
 
 /// Returns a duration for messages.

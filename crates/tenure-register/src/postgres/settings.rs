@@ -16,8 +16,9 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{ChannelBinding, SslMode};
 use tracing::warn;
 
+use super::error::TLS;
 use crate::HomeUrl;
-use crate::tls::TlsCheck;
+use crate::tls::{Tls, TlsCheck};
 
 /// A right connection string, for messages.
 const EXAMPLE: &str = "write `postgres://tenure@a,b/tenure?sslmode=verify-full`, with \
@@ -34,13 +35,7 @@ pub(super) struct Settings {
     /// The servers, in the order of the string. Each configuration has one host.
     pub(super) servers: Vec<Server>,
     pub(super) user: String,
-    /// The check of the server's certificate; `None` without TLS.
-    pub(super) check: Option<TlsCheck>,
-    /// The `sslrootcert`; `None` for the authorities of the operating system.
-    pub(super) root_certificate: Option<PathBuf>,
-    /// The certificate of this client and its key, in PEM files.
-    pub(super) certificate: Option<PathBuf>,
-    pub(super) key: Option<PathBuf>,
+    pub(super) tls: Tls,
 }
 
 /// One PostgreSQL server of a connection string.
@@ -82,7 +77,7 @@ impl Settings {
             Ok::<_, String>(value.map(PathBuf::from))
         };
         let (certificate, key) = (path("sslcert")?, path("sslkey")?);
-        let root_certificate = path("sslrootcert")?.filter(|file| file != Path::new("system"));
+        let authorities = path("sslrootcert")?.filter(|file| file != Path::new("system"));
         let folder = variable("HOME").unwrap_or_default();
         let passwords = path("passfile")?.unwrap_or_else(|| Path::new(&folder).join(".pgpass"));
 
@@ -92,11 +87,11 @@ impl Settings {
             return Err(format!("host is missing; {EXAMPLE}"));
         }
         let check = match mode.as_deref() {
-            Some("disable") => None,
+            Some("disable") => TlsCheck::Off,
             // As with libpq: a file with authorities turns `require` into `verify-ca`.
-            Some("require") if root_certificate.is_none() => Some(TlsCheck::Nothing),
-            Some("require" | "verify-ca") => Some(TlsCheck::Authority),
-            Some("verify-full") => Some(TlsCheck::Host),
+            Some("require") if authorities.is_none() => TlsCheck::Nothing,
+            Some("require" | "verify-ca") => TlsCheck::Authority,
+            Some("verify-full") => TlsCheck::Host,
             Some(mode @ ("allow" | "prefer")) => {
                 return Err(format!(
                     "sslmode={mode} is not supported, because it sends the password without \
@@ -108,7 +103,7 @@ impl Settings {
                 let right = "verify-full, verify-ca, require or disable";
                 return Err(invalid("sslmode", right));
             }
-            None if hosts.iter().all(|host| is_local(host)) => None,
+            None if hosts.iter().all(|host| is_local(host)) => TlsCheck::Off,
             None => {
                 return Err(
                     "sslmode is missing: use sslmode=verify-full (TLS, and the certificate must \
@@ -125,10 +120,13 @@ impl Settings {
         Ok(Self {
             servers: servers(&hosts, &ports, &config, &passwords)?,
             user,
-            check,
-            root_certificate,
-            certificate,
-            key,
+            tls: Tls {
+                names: &TLS,
+                authorities,
+                certificate,
+                key,
+                check,
+            },
         })
     }
 }
@@ -201,12 +199,15 @@ fn invalid(key: &str, right: &str) -> String {
 /// Returns the configuration of the driver with these settings.
 fn config_of(
     settings: BTreeMap<String, String>,
-    check: Option<TlsCheck>,
+    check: TlsCheck,
     attempt: Duration,
 ) -> Result<Config, String> {
     let mut config = Config::new();
     config
-        .ssl_mode(check.map_or(SslMode::Disable, |_| SslMode::Require))
+        .ssl_mode(match check {
+            TlsCheck::Off => SslMode::Disable,
+            _ => SslMode::Require,
+        })
         .application_name("tenure")
         // A connection is given up after an attempt. So these times only find a peer that is gone while
         // the connection is idle, and end what is left of a connection in the kernel.
@@ -328,7 +329,7 @@ mod tests {
         let url = "postgresql://me:p%40%20%5Css'w@a:5433,b:5434/d?sslmode=verify-full";
         let settings = parse(url).unwrap();
         assert_eq!(names(&settings), ["a:5433", "b:5434"]);
-        assert_eq!(settings.check, Some(TlsCheck::Host));
+        assert_eq!(settings.tls.check, TlsCheck::Host);
         assert_eq!(settings.user, "me");
         let config = &settings.servers[1].config;
         assert_eq!(config.get_password(), Some(&b"p@ \\ss'w"[..]));
@@ -364,7 +365,7 @@ mod tests {
         };
         let settings = with("postgres://", &all);
         assert_eq!(names(&settings), ["a:6000", "b:6000"]);
-        assert_eq!(settings.check, Some(TlsCheck::Authority));
+        assert_eq!(settings.tls.check, TlsCheck::Authority);
         let passwords: Vec<_> = settings.servers.iter().map(password).collect();
         assert_eq!(passwords, ["any", "of b"]);
         let config = &settings.servers[0].config;
@@ -373,7 +374,7 @@ mod tests {
 
         let settings = with("postgres://u:p@c:1/d?sslmode=disable", &all);
         assert_eq!(names(&settings), ["c:1"]);
-        assert_eq!(settings.check, None);
+        assert_eq!(settings.tls.check, TlsCheck::Off);
         assert_eq!(
             (&*settings.user, &*password(&settings.servers[0])),
             ("u", "p")
@@ -401,7 +402,7 @@ mod tests {
         let error = parse("postgres://u@127.0.0.1,db.example").unwrap_err();
         assert!(error.contains("sslmode is missing"), "{error}");
         let local = parse("postgres://u@?host=127.0.0.1,/run/postgresql").unwrap();
-        assert_eq!(local.check, None);
+        assert_eq!(local.tls.check, TlsCheck::Off);
         let local = parse("postgres://u@%2Frun%2Fpostgresql/d").unwrap();
         assert_eq!(names(&local), ["/run/postgresql:5432"]);
         for mode in ["prefer", "allow"] {
@@ -409,11 +410,11 @@ mod tests {
             assert!(error.contains("is not supported"), "{error}");
         }
         for (mode, check) in [
-            ("require", Some(TlsCheck::Nothing)),
-            ("verify-ca", Some(TlsCheck::Authority)),
+            ("require", TlsCheck::Nothing),
+            ("verify-ca", TlsCheck::Authority),
         ] {
             let settings = parse(&format!("postgres://u@a?sslmode={mode}")).unwrap();
-            assert_eq!(settings.check, check);
+            assert_eq!(settings.tls.check, check);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use tenure_core::Name;
 use tenure_register::{
     Bytes, Expected, Failure, Files, Identity, MOST_BYTES, Read, RegisterKey, Replaced, Version,
 };
@@ -11,7 +10,7 @@ use tenure_register::{
 pub(crate) async fn pass(connections: &[&dyn Files], part: &str) {
     let part: RegisterKey = part.parse().unwrap();
     let home = connections[0];
-    let key = |name: &str| part.join(&name.parse::<Name>().unwrap());
+    let key = |name: &str| -> RegisterKey { format!("{part}/{name}").parse().unwrap() };
     a_value_is_replaced_only_if_it_has_the_expected_version(home, &key("one")).await;
     a_read_with_the_known_version_has_no_value(home, &key("known")).await;
     a_replace_for_another_home_changes_nothing(home, &key("identity")).await;

@@ -1,6 +1,6 @@
 //! The home in memory, and its faults.
 
-use tenure_register::memory::{MemoryFault, MemoryHome};
+use tenure_register::memory::MemoryHome;
 use tenure_register::{Expected, Failure, Register, RegisterKey, Replaced};
 
 use crate::checks::{self, absent, create, done, found, put};
@@ -13,26 +13,12 @@ async fn the_home_in_memory_passes_all_checks() {
 }
 
 #[tokio::test]
-async fn a_replace_whose_answer_is_lost_was_applied() {
-    let (home, key) = (MemoryHome::default(), key("a"));
-    let identity = absent(&home, &key).await;
-    home.fail_next(MemoryFault::AnswerLost);
-    let expected = Expected {
-        version: None,
-        identity,
-    };
-    let lost = home.replace(&key, &expected, "x".into()).await;
-    assert!(matches!(lost, Err(Failure::Unknown(_))), "{lost:?}");
-    assert_eq!(found(home.read(&key, None).await.unwrap()).1, "x");
-}
-
-#[tokio::test]
 async fn a_late_replace_changes_nothing_after_another_one_was_applied() {
     let (home, key) = (MemoryHome::default(), key("a"));
     let identity = absent(&home, &key).await;
     let first = done(create(&home, &key, &identity, "first").await);
     for _ in 0..2 {
-        home.fail_next(MemoryFault::Late);
+        home.delay_next();
     }
     let expected = Expected {
         version: Some(first.clone()),
@@ -55,7 +41,7 @@ async fn a_replace_that_was_sent_before_a_promotion_is_refused_after_it() {
     let (home, key) = (MemoryHome::default(), key("a"));
     let identity = absent(&home, &key).await;
     let first = done(create(&home, &key, &identity, "first").await);
-    home.fail_next(MemoryFault::Late);
+    home.delay_next();
     let expected = Expected {
         version: Some(first.clone()),
         identity: identity.clone(),

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use tenure_register::memory::{MemoryFault, MemoryHome};
+use tenure_register::memory::MemoryHome;
 use tenure_register::{
     BoxFuture, Expected, Failure, Files, HomeFacts, Read, Register, RegisterKey, Replaced, Version,
 };
@@ -216,17 +216,13 @@ impl Register for FaultyHome {
         value: Bytes,
     ) -> BoxFuture<'a, Result<Replaced, Failure>> {
         let fault = self.fault(Request::Replace);
-        match fault {
-            Some(Fault::LoseAnswer) => self.memory.fail_next(MemoryFault::AnswerLost),
-            Some(Fault::Late) => self.memory.fail_next(MemoryFault::Late),
-            _ => {}
+        if fault == Some(Fault::Late) {
+            self.memory.delay_next();
         }
         match fault {
-            None | Some(Fault::LoseAnswer | Fault::Late) => {
-                self.memory.replace(key, expected, value)
-            }
+            None | Some(Fault::Late) => self.memory.replace(key, expected, value),
             Some(Fault::Hang) => Box::pin(std::future::pending()),
-            Some(fault @ Fault::FullButApplied) => Box::pin(async move {
+            Some(fault @ (Fault::LoseAnswer | Fault::FullButApplied)) => Box::pin(async move {
                 self.memory.replace(key, expected, value).await?;
                 Err(fault.failure())
             }),
