@@ -1,11 +1,11 @@
 //! Registers: values under keys, each of which is replaced on a condition.
 //!
-//! A *home* is a service or a folder that keeps registers. An election, or the log of a store, needs
+//! A *home* is a service that keeps registers. An election, or the log of a store, needs
 //! no more than [`Register`]: one conditional replace of one key. Watches, sessions, locks and
 //! transactions over two keys are deliberately not in it, because not every home has them, and no
 //! home has them with the same meaning.
 //!
-//! - [`memory`]: a home for tests and simulations, with faults
+//! - [`memory`]: a home for tests
 //! - `bucket`: the registers are objects of S3, Google Cloud Storage or Azure (feature `bucket`)
 //! - `etcd`: the registers are keys (feature `etcd`)
 //! - `postgres`: the registers are rows of a table (feature `postgres`)
