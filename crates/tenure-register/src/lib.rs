@@ -7,24 +7,20 @@
 //!
 //! - [`memory`]: a home for tests
 //! - `bucket`: the registers are objects of S3, Google Cloud Storage or Azure (feature `bucket`)
-//! - `etcd`: the registers are keys (feature `etcd`)
-//! - `postgres`: the registers are rows of a table (feature `postgres`)
+//! - [`etcd`]: the registers are keys
+//! - [`postgres`]: the registers are rows of a table
 
 #[cfg(feature = "bucket")]
 pub mod bucket;
-#[cfg(feature = "etcd")]
 pub mod etcd;
 mod key;
 pub mod memory;
-#[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(any(feature = "etcd", feature = "postgres"))]
 mod tls;
-#[cfg(any(feature = "etcd", feature = "postgres"))]
 mod url;
 
 /// The programs that tests of homes need, from the tests of the workspace.
-#[cfg(all(test, unix, feature = "etcd"))]
+#[cfg(all(test, unix))]
 #[path = "../../../tests/support"]
 #[allow(dead_code, unreachable_pub)] // Other tests use the rest.
 mod support {
@@ -39,7 +35,6 @@ use std::sync::Arc;
 
 pub use bytes::Bytes;
 pub use key::{RegisterKey, RegisterKeyError};
-#[cfg(any(feature = "etcd", feature = "postgres"))]
 pub use url::HomeUrl;
 
 /// A future that a home returns.
@@ -211,7 +206,6 @@ impl Read {
     }
 
     /// Returns the value, if there is one.
-    #[cfg(any(feature = "bucket", feature = "etcd"))]
     fn into_value(self) -> Option<Bytes> {
         match self {
             Self::Found { value, .. } => Some(value),
@@ -220,7 +214,6 @@ impl Read {
     }
 
     /// Whether there is the version that a replace expects, or no value if it expects none.
-    #[cfg(any(feature = "bucket", feature = "etcd", feature = "postgres"))]
     fn is_expected(&self, expected: &Expected) -> bool {
         let version = match self {
             Self::Found { version, .. } => Some(version),
@@ -243,7 +236,6 @@ pub enum Replaced {
 impl Replaced {
     /// Returns the outcome of a replace of this value that was refused, from a read after the refusal.
     /// `None` if the expected version is still there: the replace may still be under way.
-    #[cfg(any(feature = "bucket", feature = "etcd"))]
     fn refused(found: Read, expected: &Expected, value: &Bytes) -> Option<Self> {
         match found {
             found if found.is_expected(expected) => None,
@@ -302,7 +294,6 @@ impl Version {
     /// # Errors
     ///
     /// [`Failure::NotApplied`] if the operating system gives no random bits.
-    #[cfg(any(feature = "bucket", feature = "postgres"))]
     fn random() -> Result<Self, Failure> {
         let mut bits = [0; 16];
         getrandom::fill(&mut bits)
@@ -338,7 +329,6 @@ impl fmt::Display for Identity {
 }
 
 /// Returns an error with its causes.
-#[cfg(any(feature = "bucket", feature = "postgres"))]
 fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -353,7 +343,6 @@ fn describe(error: &dyn std::error::Error) -> String {
 }
 
 /// Notes a problem of a home, or that it has none, and logs a new one.
-#[cfg(any(feature = "etcd", feature = "postgres"))]
 fn note_warning(noted: &mut Option<String>, found: Option<String>) {
     if let Some(warning) = &found
         && *noted != found

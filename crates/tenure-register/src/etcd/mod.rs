@@ -214,8 +214,8 @@ fn range_of_prefix(prefix: &str) -> Value {
 }
 
 /// Returns a transaction without a condition.
-fn transaction(operations: Vec<Value>) -> Value {
-    json!({"success": operations})
+fn transaction(operations: impl Iterator<Item = Value>) -> Value {
+    json!({"success": operations.collect::<Vec<_>>()})
 }
 
 /// Returns the first key in the answer to a range request.
@@ -267,7 +267,7 @@ impl Files for EtcdHome {
             check_size(name, &content)?;
             let mut put = range(&self.key(FILE, name));
             put["value"] = STANDARD.encode(content).into();
-            let request = transaction(vec![json!({"request_put": put})]);
+            let request = transaction([json!({"request_put": put})].into_iter());
             self.ask(TXN, &request).await.map(drop)
         })
     }
@@ -281,7 +281,7 @@ impl Files for EtcdHome {
             for names in names.chunks(MOST_OPERATIONS) {
                 let keys = names.iter().map(|name| range(&self.key(FILE, name)));
                 let deletions = keys.map(|key| json!({"request_delete_range": key}));
-                self.ask(TXN, &transaction(deletions.collect())).await?;
+                self.ask(TXN, &transaction(deletions)).await?;
             }
             Ok(())
         })
@@ -309,7 +309,7 @@ impl Files for EtcdHome {
             for keys in keys.chunks(MOST_OPERATIONS) {
                 let ranges = keys.iter().map(|key| range(&self.key(REGISTER, key)));
                 let ranges = ranges.map(|range| json!({"request_range": range}));
-                let answer = self.ask(TXN, &transaction(ranges.collect())).await?;
+                let answer = self.ask(TXN, &transaction(ranges)).await?;
                 if answer.responses().len() != keys.len() {
                     let text = "etcd has not answered all reads of a transaction";
                     return Err(Failure::Unknown(text.into()));

@@ -86,7 +86,7 @@ impl EtcdHome {
             range["count_only"] = true.into();
             json!({"request_range": range})
         };
-        let counts = transaction(vec![count(""), count(&self.access.prefix)]);
+        let counts = transaction(["", &self.access.prefix].into_iter().map(count));
         let answer = self.ask(TXN, &counts).await?;
         let count = |at: usize| answer.body["responses"][at]["response_range"]["count"].as_str();
         Ok(count(0) != count(1))

@@ -207,7 +207,8 @@ fn unfit<'a>(name: &str, value: &impl Fn(usize) -> &'a str) -> Option<Failure> {
         in postgresql.conf";
     let other =
         format!("the database has the encoding {encoding}: create one with encoding 'UTF8'");
-    let problems: [(bool, fn(String) -> Failure, &str); 5] = [
+    type Kind = fn(String) -> Failure;
+    let problems: [(bool, Kind, &str); 5] = [
         (version < LEAST_VERSION, Failure::Misconfigured, &old),
         (value(3) == "true", Failure::NotApplied, standby),
         (value(4) != "off", Failure::NotApplied, read_only),

@@ -81,7 +81,10 @@ impl Settings {
         let folder = variable("HOME").unwrap_or_default();
         let passwords = path("passfile")?.unwrap_or_else(|| Path::new(&folder).join(".pgpass"));
 
-        let (hosts, ports) = (hosts.unwrap_or_default(), ports.unwrap_or("5432".into()));
+        let (hosts, ports) = (
+            hosts.unwrap_or_default(),
+            ports.as_deref().unwrap_or("5432"),
+        );
         let hosts: Vec<&str> = hosts.split(',').collect();
         if hosts.contains(&"") {
             return Err(format!("host is missing; {EXAMPLE}"));
@@ -118,7 +121,7 @@ impl Settings {
             return Err(format!("user is missing; {EXAMPLE}"));
         }
         Ok(Self {
-            servers: servers(&hosts, &ports, &config, &passwords)?,
+            servers: servers(&hosts, ports, &config, &passwords)?,
             user,
             tls: Tls {
                 names: &TLS,
