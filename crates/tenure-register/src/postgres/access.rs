@@ -9,7 +9,6 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::settings::Settings;
 use crate::Failure;
-use crate::tls::TlsCheck;
 
 /// The access to PostgreSQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,22 +53,6 @@ impl PostgresAccess {
             schema: Self::SCHEMA.into(),
             failover: Failover::default(),
         }
-    }
-
-    /// Checks the connection string and the files that it names, and warns if TLS does not check the
-    /// server. `attempt` is the longest time of a request.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure::Misconfigured`]
-    pub fn check(&self, attempt: Duration) -> Result<(), Failure> {
-        let (settings, _) = self.read(attempt)?;
-        if settings.tls.check == TlsCheck::Nothing {
-            tracing::warn!(
-                "sslmode=require does not check the certificate of PostgreSQL: use verify-full"
-            );
-        }
-        Ok(())
     }
 
     /// Reads the connection string and the files that it names.

@@ -35,10 +35,12 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
+use tracing::warn;
 
 pub use self::access::{Failover, PostgresAccess, PostgresUrl};
 use self::opening::{humane, quoted};
 use self::session::PostgresSession;
+use crate::tls::TlsCheck;
 use crate::{
     Answering, BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Read, Register,
     RegisterKey, Replaced, Version, check_size, note_warning,
@@ -148,7 +150,10 @@ impl PostgresHome {
     ///
     /// [`Failure::Misconfigured`] if the access is wrong. No request is sent.
     pub fn new(access: PostgresAccess, attempt: Duration) -> Result<Self, Failure> {
-        access.check(attempt)?;
+        let (settings, _) = access.read(attempt)?;
+        if settings.tls.check == TlsCheck::Nothing {
+            warn!("sslmode=require does not check the certificate of PostgreSQL: use verify-full");
+        }
         let name = &access.schema;
         // PostgreSQL cuts longer names without an error.
         if name.is_empty() || name.len() > 63 || name.contains('\0') || name.starts_with("pg_") {
@@ -182,8 +187,8 @@ impl PostgresHome {
         self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a statement, over a connection that no other request uses. If it fails, or the caller gives
-    /// the request up, its connection is closed.
+    /// Sends a statement, over a connection that no other request uses. If the caller gives the request
+    /// up, its connection is closed.
     async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Failure> {
         let Ok(_permit) = timeout(self.attempt, self.permits.acquire()).await else {
             return Err(Failure::NotApplied(format!(
@@ -200,25 +205,22 @@ impl PostgresHome {
         let sql = sql.replace("{id}", session.identity_sql);
         // Last, because the name of a schema may contain anything.
         let sql = sql.replace("{s}", &self.schema);
-        let answer = session.query(&sql, parameters);
-        let failure = match timeout(self.attempt, answer).await {
-            Ok(Ok(rows)) => {
-                self.idle().push(session);
-                return Ok(rows);
-            }
-            Ok(Err(failure)) => failure,
-            Err(_) => Failure::Unknown(format!(
-                "{}: no answer in {}",
-                session.name,
-                humane(self.attempt)
-            )),
-        };
-        // The server may have become a standby. Or it is a former primary that waits for its standby for
-        // ever and keeps the locks of rows, and the standby was promoted. The other connections lead to
-        // the same server, so the next one of the connection string is asked.
-        self.idle().clear();
-        self.first.fetch_add(1, Ordering::Relaxed);
-        Err(failure)
+        let answer = timeout(self.attempt, session.query(&sql, parameters)).await;
+        let answer = answer.unwrap_or_else(|_| {
+            let (name, attempt) = (&session.name, humane(self.attempt));
+            Err(Failure::Unknown(format!("{name}: no answer in {attempt}")))
+        });
+        if let Ok(_) | Err(Failure::Misconfigured(_)) = answer {
+            // A new connection would create tables that were deleted.
+            self.idle().push(session);
+        } else {
+            // The server may have become a standby. Or it is a former primary that waits for its standby
+            // for ever and keeps the locks of rows, and the standby was promoted. The other connections
+            // lead to the same server, so the next one of the connection string is asked.
+            self.idle().clear();
+            self.first.fetch_add(1, Ordering::Relaxed);
+        }
+        answer
     }
 
     /// Reads registers: one row at least, and one for each that there is.
