@@ -30,23 +30,18 @@ mod support {
 }
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 pub use bytes::Bytes;
 pub use key::{RegisterKey, RegisterKeyError};
 pub use url::HomeUrl;
-
-/// A future that a home returns.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// The answer to a request to a home.
-pub type Answering<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 
 /// A service that stores values under keys.
 ///
 /// A home applies the replaces of one key one after the other. It keeps what it has acknowledged,
 /// or answers with another [`Identity`] after it has lost something.
+#[async_trait]
 pub trait Register: Send + Sync + fmt::Debug {
     /// Reads a value. If its version is `known`, the home may answer [`Read::Unchanged`] without the
     /// value.
@@ -58,7 +53,7 @@ pub trait Register: Send + Sync + fmt::Debug {
     ///
     /// [`Failure`]. A read changes nothing, so [`Failure::Unknown`] says no more than
     /// [`Failure::NotApplied`].
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read>;
+    async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure>;
 
     /// Replaces exactly the expected version, or creates the value.
     ///
@@ -68,65 +63,62 @@ pub trait Register: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// [`Failure`]. After [`Failure::Unknown`] the replace may have been applied, or may still be.
-    fn replace<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        expected: &'a Expected,
+    async fn replace(
+        &self,
+        key: &RegisterKey,
+        expected: &Expected,
         value: Bytes,
-    ) -> Answering<'a, Replaced>;
+    ) -> Result<Replaced, Failure>;
 }
 
 /// A home that also stores files, each of which is written once under a name of its own. Candidates
 /// do not need it.
+#[async_trait]
 pub trait Files: Register {
     /// Writes a file, durably.
     ///
     /// # Errors
     ///
     /// [`Failure`]. After any of them, the file may be complete, partly written or missing.
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()>;
+    async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure>;
 
     /// Reads a file. Returns `None` if there is no such file.
     ///
     /// # Errors
     ///
     /// [`Failure`]
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>>;
+    async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure>;
 
     /// Deletes files. A file that is missing is no error.
     ///
     /// # Errors
     ///
     /// [`Failure`]. Some of the files may be deleted.
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()>;
+    async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure>;
 
     /// Returns the names of all files of which the first parts are these, in the order of the names.
     ///
     /// # Errors
     ///
     /// [`Failure`]
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>>;
+    async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure>;
 
     /// Reads several registers, in one request if the home can.
     ///
     /// # Errors
     ///
     /// As of [`Register::read`], for the first one that can't be read.
-    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
-        Box::pin(async move {
-            let mut reads = Vec::with_capacity(keys.len());
-            for key in keys {
-                reads.push(self.read(key, None).await?);
-            }
-            Ok(reads)
-        })
+    async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
+        let mut reads = Vec::with_capacity(keys.len());
+        for key in keys {
+            reads.push(self.read(key, None).await?);
+        }
+        Ok(reads)
     }
 
     /// Does the periodic work that is due, for example a compaction. The owner of a log calls it
     /// about once a second. Failures are logged.
-    fn maintain(&self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::ready(()))
-    }
+    async fn maintain(&self) {}
 
     /// Returns the facts that are known. No request is sent.
     fn facts(&self) -> HomeFacts {

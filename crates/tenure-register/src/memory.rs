@@ -1,14 +1,13 @@
 //! A home in memory for tests, which can be late and go back.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
-    Answering, Expected, Failure, Files, Identity, Read, Register, RegisterKey, Replaced, Version,
-    check_size,
+    Expected, Failure, Files, Identity, Read, Register, RegisterKey, Replaced, Version, check_size,
 };
 
 /// A home in memory. Clones are the same home.
@@ -129,46 +128,42 @@ impl State {
     }
 }
 
+#[async_trait]
 impl Register for MemoryHome {
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
-        let read = self.lock().read(key, known);
-        Box::pin(ready(Ok(read)))
+    async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
+        Ok(self.lock().read(key, known))
     }
 
-    fn replace<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        expected: &'a Expected,
+    async fn replace(
+        &self,
+        key: &RegisterKey,
+        expected: &Expected,
         value: Bytes,
-    ) -> Answering<'a, Replaced> {
-        let replaced = self.lock().request(key, expected, value);
-        Box::pin(ready(replaced))
+    ) -> Result<Replaced, Failure> {
+        self.lock().request(key, expected, value)
     }
 }
 
+#[async_trait]
 impl Files for MemoryHome {
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
-        let written = check_size(name, &content).map(|()| {
-            self.lock().files.insert(name.clone(), content);
-        });
-        Box::pin(ready(written))
+    async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
+        check_size(name, &content)?;
+        self.lock().files.insert(name.clone(), content);
+        Ok(())
     }
 
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
-        let content = self.lock().files.get(name).cloned();
-        Box::pin(ready(Ok(content)))
+    async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure> {
+        Ok(self.lock().files.get(name).cloned())
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
+    async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure> {
         self.lock().files.retain(|name, _| !names.contains(name));
-        Box::pin(ready(Ok(())))
+        Ok(())
     }
 
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
+    async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure> {
         let state = self.lock();
         let names = state.files.keys().filter(|name| name.is_in(folder));
-        let names = names.cloned().collect();
-        drop(state);
-        Box::pin(ready(Ok(names)))
+        Ok(names.cloned().collect())
     }
 }

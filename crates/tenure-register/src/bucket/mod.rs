@@ -15,6 +15,7 @@ mod probe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
@@ -23,8 +24,8 @@ use tokio::time::timeout;
 
 pub use self::access::BucketAccess;
 use crate::{
-    Answering, Expected, Failure, Files, Identity, Read, Register, RegisterKey, Replaced, Version,
-    check_size, describe,
+    Expected, Failure, Files, Identity, Read, Register, RegisterKey, Replaced, Version, check_size,
+    describe,
 };
 
 /// A prefix of a bucket. Registers are objects below `PREFIX/register/`, and files are objects below
@@ -224,62 +225,58 @@ fn is_without_bucket(error: &Error) -> bool {
     text.contains("NoSuchBucket") || text.contains("ContainerNotFound")
 }
 
+#[async_trait]
 impl Register for BucketHome {
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
-        Box::pin(async move { self.get(&self.path(REGISTER, key), known).await })
+    async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
+        self.get(&self.path(REGISTER, key), known).await
     }
 
-    fn replace<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        expected: &'a Expected,
+    async fn replace(
+        &self,
+        key: &RegisterKey,
+        expected: &Expected,
         value: Bytes,
-    ) -> Answering<'a, Replaced> {
-        Box::pin(async move {
-            check_size(key, &value)?;
-            self.put(&self.path(REGISTER, key), expected, value).await
-        })
+    ) -> Result<Replaced, Failure> {
+        check_size(key, &value)?;
+        self.put(&self.path(REGISTER, key), expected, value).await
     }
 }
 
+#[async_trait]
 impl Files for BucketHome {
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
-        Box::pin(async move {
-            check_size(name, &content)?;
-            let path = self.path(FILE, name);
-            let sent = self.send(&path, PutMode::Overwrite, content).await;
-            sent.map(drop).map_err(|error| self.failure(&path, &error))
-        })
+    async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
+        check_size(name, &content)?;
+        let path = self.path(FILE, name);
+        let sent = self.send(&path, PutMode::Overwrite, content).await;
+        sent.map(drop).map_err(|error| self.failure(&path, &error))
     }
 
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
-        Box::pin(async move { Ok(self.get(&self.path(FILE, name), None).await?.into_value()) })
+    async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure> {
+        Ok(self.get(&self.path(FILE, name), None).await?.into_value())
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
+    async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure> {
         let paths = names.iter().map(|name| self.path(FILE, name)).collect();
-        Box::pin(self.remove(paths))
+        self.remove(paths).await
     }
 
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
-        Box::pin(async move {
-            let all = format!("{}/{FILE}/", self.prefix);
-            let path = Path::from(format!("{all}{folder}"));
-            let objects = self.store.list(Some(&path)).try_collect::<Vec<_>>();
-            let objects = self.ask(objects).await;
-            let objects = objects.map_err(|error| self.failure(&path, &error))?;
-            let names = objects.iter().filter_map(|object| {
-                let name = object.location.as_ref().strip_prefix(&all)?;
-                name.strip_suffix(END)?.parse().ok()
-            });
-            let mut names: Vec<RegisterKey> = names.collect();
-            names.sort_unstable();
-            Ok(names)
-        })
+    async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure> {
+        let all = format!("{}/{FILE}/", self.prefix);
+        let path = Path::from(format!("{all}{folder}"));
+        let objects = self.store.list(Some(&path)).try_collect::<Vec<_>>();
+        let objects = self.ask(objects).await;
+        let objects = objects.map_err(|error| self.failure(&path, &error))?;
+        let names = objects.iter().filter_map(|object| {
+            let name = object.location.as_ref().strip_prefix(&all)?;
+            name.strip_suffix(END)?.parse().ok()
+        });
+        let mut names: Vec<RegisterKey> = names.collect();
+        names.sort_unstable();
+        Ok(names)
     }
 
-    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
-        let reads = stream::iter(keys).map(|key| self.read(key, None));
-        Box::pin(reads.buffered(READS).try_collect())
+    async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
+        let reads: Vec<_> = keys.iter().map(|key| self.read(key, None)).collect();
+        stream::iter(reads).buffered(READS).try_collect().await
     }
 }

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -24,8 +25,8 @@ use serde_json::{Value, json};
 use self::gateway::{State, text};
 use self::upkeep::Upkeep;
 use crate::{
-    Answering, BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Read, Register,
-    RegisterKey, Replaced, Version, check_size,
+    Expected, Failure, Files, HomeFacts, Identity, Read, Register, RegisterKey, Replaced, Version,
+    check_size,
 };
 
 /// The members of an etcd cluster, and the access to them.
@@ -236,95 +237,85 @@ fn decoded(base64: &Value) -> Result<Vec<u8>, Failure> {
     bytes.map_err(|error| Failure::Unknown(format!("an answer is not etcd's: {error}")))
 }
 
+#[async_trait]
 impl Register for EtcdHome {
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
-        Box::pin(async move {
-            Ok(match self.get(REGISTER, key).await? {
-                Read::Found {
-                    version, identity, ..
-                } if Some(&version) == known => Read::Unchanged(identity),
-                read => read,
-            })
+    async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
+        Ok(match self.get(REGISTER, key).await? {
+            Read::Found {
+                version, identity, ..
+            } if Some(&version) == known => Read::Unchanged(identity),
+            read => read,
         })
     }
 
-    fn replace<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        expected: &'a Expected,
+    async fn replace(
+        &self,
+        key: &RegisterKey,
+        expected: &Expected,
         value: Bytes,
-    ) -> Answering<'a, Replaced> {
-        Box::pin(async move {
-            check_size(key, &value)?;
-            self.put(key, expected, &value).await
-        })
+    ) -> Result<Replaced, Failure> {
+        check_size(key, &value)?;
+        self.put(key, expected, &value).await
     }
 }
 
+#[async_trait]
 impl Files for EtcdHome {
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
-        Box::pin(async move {
-            check_size(name, &content)?;
-            let mut put = range(&self.key(FILE, name));
-            put["value"] = STANDARD.encode(content).into();
-            let request = transaction([json!({"request_put": put})].into_iter());
-            self.ask(TXN, &request).await.map(drop)
-        })
+    async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
+        check_size(name, &content)?;
+        let mut put = range(&self.key(FILE, name));
+        put["value"] = STANDARD.encode(content).into();
+        let request = transaction([json!({"request_put": put})].into_iter());
+        self.ask(TXN, &request).await.map(drop)
     }
 
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
-        Box::pin(async move { Ok(self.get(FILE, name).await?.into_value()) })
+    async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure> {
+        Ok(self.get(FILE, name).await?.into_value())
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
-        Box::pin(async move {
-            for names in names.chunks(MOST_OPERATIONS) {
-                let keys = names.iter().map(|name| range(&self.key(FILE, name)));
-                let deletions = keys.map(|key| json!({"request_delete_range": key}));
-                self.ask(TXN, &transaction(deletions)).await?;
-            }
-            Ok(())
-        })
+    async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure> {
+        for names in names.chunks(MOST_OPERATIONS) {
+            let keys = names.iter().map(|name| range(&self.key(FILE, name)));
+            let deletions = keys.map(|key| json!({"request_delete_range": key}));
+            self.ask(TXN, &transaction(deletions)).await?;
+        }
+        Ok(())
     }
 
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
-        Box::pin(async move {
-            let all = format!("{}{FILE}/", self.access.prefix);
-            let mut request = range_of_prefix(&format!("{all}{folder}/"));
-            request["keys_only"] = true.into();
-            let answer = self.ask(RANGE, &request).await?;
-            let found = answer.body["kvs"].as_array().into_iter().flatten();
-            let names = found.filter_map(|found| {
-                let key = String::from_utf8(decoded(&found["key"]).ok()?).ok()?;
-                key.strip_prefix(&all)?.parse().ok()
-            });
-            Ok(names.collect())
-        })
+    async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure> {
+        let all = format!("{}{FILE}/", self.access.prefix);
+        let mut request = range_of_prefix(&format!("{all}{folder}/"));
+        request["keys_only"] = true.into();
+        let answer = self.ask(RANGE, &request).await?;
+        let found = answer.body["kvs"].as_array().into_iter().flatten();
+        let names = found.filter_map(|found| {
+            let key = String::from_utf8(decoded(&found["key"]).ok()?).ok()?;
+            key.strip_prefix(&all)?.parse().ok()
+        });
+        Ok(names.collect())
     }
 
     /// Reads in one transaction as many as etcd permits.
-    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
-        Box::pin(async move {
-            let mut reads = Vec::with_capacity(keys.len());
-            for keys in keys.chunks(MOST_OPERATIONS) {
-                let ranges = keys.iter().map(|key| range(&self.key(REGISTER, key)));
-                let ranges = ranges.map(|range| json!({"request_range": range}));
-                let answer = self.ask(TXN, &transaction(ranges)).await?;
-                if answer.responses().len() != keys.len() {
-                    let text = "etcd has not answered all reads of a transaction";
-                    return Err(Failure::Unknown(text.into()));
-                }
-                for response in answer.responses() {
-                    let identity = answer.identity.clone();
-                    reads.push(read(identity, &response["response_range"])?);
-                }
+    async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
+        let mut reads = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(MOST_OPERATIONS) {
+            let ranges = keys.iter().map(|key| range(&self.key(REGISTER, key)));
+            let ranges = ranges.map(|range| json!({"request_range": range}));
+            let answer = self.ask(TXN, &transaction(ranges)).await?;
+            if answer.responses().len() != keys.len() {
+                let text = "etcd has not answered all reads of a transaction";
+                return Err(Failure::Unknown(text.into()));
             }
-            Ok(reads)
-        })
+            for response in answer.responses() {
+                let identity = answer.identity.clone();
+                reads.push(read(identity, &response["response_range"])?);
+            }
+        }
+        Ok(reads)
     }
 
-    fn maintain(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.maintain_at(Instant::now()))
+    async fn maintain(&self) {
+        self.maintain_at(Instant::now()).await;
     }
 
     fn facts(&self) -> HomeFacts {

@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -42,8 +43,8 @@ use self::opening::{humane, quoted};
 use self::session::PostgresSession;
 use crate::tls::TlsCheck;
 use crate::{
-    Answering, BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Read, Register,
-    RegisterKey, Replaced, Version, check_size, note_warning,
+    Expected, Failure, Files, HomeFacts, Identity, Read, Register, RegisterKey, Replaced, Version,
+    check_size, note_warning,
 };
 
 /// A schema of PostgreSQL with the tables `register` and `file`, which are created if they are
@@ -261,120 +262,106 @@ fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, Failure> 
     value.map_err(|error| Failure::Unknown(format!("PostgreSQL: {error}")))
 }
 
+#[async_trait]
 impl Register for PostgresHome {
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
-        Box::pin(async move {
-            let rows = self.select(std::slice::from_ref(key), known).await?;
-            read(first(&rows)?)
-        })
+    async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
+        let rows = self.select(std::slice::from_ref(key), known).await?;
+        read(first(&rows)?)
     }
 
-    fn replace<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        expected: &'a Expected,
+    async fn replace(
+        &self,
+        key: &RegisterKey,
+        expected: &Expected,
         value: Bytes,
-    ) -> Answering<'a, Replaced> {
-        Box::pin(async move {
-            check_size(key, &value)?;
-            let version = expected.version.as_ref().map(Version::as_str);
-            let sql = WRITE.replace("{write}", version.map_or(CREATE, |_| REPLACE));
-            let new = Version::random()?;
-            let parameters: [Parameter<'_>; 5] = [
-                (&key.as_str(), Type::TEXT),
-                (&version, Type::TEXT),
-                (&new.as_str(), Type::TEXT),
-                (&&value[..], Type::BYTEA),
-                (&expected.identity.as_str(), Type::TEXT),
-            ];
-            // A statement that has waited for the winner shows the value before that of the winner. So the
-            // second one is refused by the value that it shows.
-            for _ in 0..2 {
-                let rows = self.query(&sql, &parameters).await?;
-                let row = first(&rows)?;
-                if let Some(version) = column::<Option<&str>>(row, 3)? {
-                    return Ok(Replaced::Done(Version::new(version)));
-                }
-                let found = read(row)?;
-                if !found.is_expected(expected) {
-                    return Ok(Replaced::Changed(found));
-                }
+    ) -> Result<Replaced, Failure> {
+        check_size(key, &value)?;
+        let version = expected.version.as_ref().map(Version::as_str);
+        let sql = WRITE.replace("{write}", version.map_or(CREATE, |_| REPLACE));
+        let new = Version::random()?;
+        let parameters: [Parameter<'_>; 5] = [
+            (&key.as_str(), Type::TEXT),
+            (&version, Type::TEXT),
+            (&new.as_str(), Type::TEXT),
+            (&&value[..], Type::BYTEA),
+            (&expected.identity.as_str(), Type::TEXT),
+        ];
+        // A statement that has waited for the winner shows the value before that of the winner. So the
+        // second one is refused by the value that it shows.
+        for _ in 0..2 {
+            let rows = self.query(&sql, &parameters).await?;
+            let row = first(&rows)?;
+            if let Some(version) = column::<Option<&str>>(row, 3)? {
+                return Ok(Replaced::Done(Version::new(version)));
             }
-            let text = format!("PostgreSQL: {key} was changed at the same time");
-            Err(Failure::NotApplied(text))
-        })
+            let found = read(row)?;
+            if !found.is_expected(expected) {
+                return Ok(Replaced::Changed(found));
+            }
+        }
+        let text = format!("PostgreSQL: {key} was changed at the same time");
+        Err(Failure::NotApplied(text))
     }
 }
 
+#[async_trait]
 impl Files for PostgresHome {
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
-        Box::pin(async move {
-            check_size(name, &content)?;
-            let parameters: [Parameter<'_>; 2] =
-                [(&name.as_str(), Type::TEXT), (&&content[..], Type::BYTEA)];
-            self.query(WRITE_FILE, &parameters).await.map(drop)
-        })
+    async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
+        check_size(name, &content)?;
+        let parameters: [Parameter<'_>; 2] =
+            [(&name.as_str(), Type::TEXT), (&&content[..], Type::BYTEA)];
+        self.query(WRITE_FILE, &parameters).await.map(drop)
     }
 
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
-        Box::pin(async move {
-            let parameter = (&name.as_str() as _, Type::TEXT);
-            let rows = self.query(READ_FILE, &[parameter]).await?;
-            let content = rows.first().map(|row| column(row, 0)).transpose()?;
-            Ok(content.map(Bytes::copy_from_slice))
-        })
+    async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure> {
+        let parameter = (&name.as_str() as _, Type::TEXT);
+        let rows = self.query(READ_FILE, &[parameter]).await?;
+        let content = rows.first().map(|row| column(row, 0)).transpose()?;
+        Ok(content.map(Bytes::copy_from_slice))
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
-        Box::pin(async move {
-            let names: Vec<&str> = names.iter().map(RegisterKey::as_str).collect();
-            let parameter = (&names as _, Type::TEXT_ARRAY);
-            self.query(DELETE_FILES, &[parameter]).await.map(drop)
-        })
+    async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure> {
+        let names: Vec<&str> = names.iter().map(RegisterKey::as_str).collect();
+        let parameter = (&names as _, Type::TEXT_ARRAY);
+        self.query(DELETE_FILES, &[parameter]).await.map(drop)
     }
 
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
-        Box::pin(async move {
-            let parameter = (&folder.as_str() as _, Type::TEXT);
-            let rows = self.query(LIST_FILES, &[parameter]).await?;
-            let names = rows.iter().map(|row| column::<&str>(row, 0));
-            let names = names.collect::<Result<Vec<_>, _>>()?;
-            Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
-        })
+    async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure> {
+        let parameter = (&folder.as_str() as _, Type::TEXT);
+        let rows = self.query(LIST_FILES, &[parameter]).await?;
+        let names = rows.iter().map(|row| column::<&str>(row, 0));
+        let names = names.collect::<Result<Vec<_>, _>>()?;
+        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
-        Box::pin(async move {
-            let rows = self.select(keys, None).await?;
-            let identity = read(first(&rows)?)?.identity().clone();
-            let mut found = HashMap::new();
-            for row in &rows {
-                found.insert(column::<Option<&str>>(row, 3)?, read(row)?);
-            }
-            let reads = keys.iter().map(|key| {
-                let found = found.get(&Some(key.as_str())).cloned();
-                found.unwrap_or_else(|| Read::Absent(identity.clone()))
-            });
-            Ok(reads.collect())
-        })
+    async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
+        let rows = self.select(keys, None).await?;
+        let identity = read(first(&rows)?)?.identity().clone();
+        let mut found = HashMap::new();
+        for row in &rows {
+            found.insert(column::<Option<&str>>(row, 3)?, read(row)?);
+        }
+        let reads = keys.iter().map(|key| {
+            let found = found.get(&Some(key.as_str())).cloned();
+            found.unwrap_or_else(|| Read::Absent(identity.clone()))
+        });
+        Ok(reads.collect())
     }
 
     /// Checks that a fail-over which is declared lossless can be so.
-    fn maintain(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            let now = Instant::now();
-            if self.access.failover == Failover::None || now < self.upkeep().check_at {
-                return;
-            }
-            self.upkeep().check_at = now + CHECK_EVERY;
-            let rows = self.query(STANDBYS, &[]).await;
-            let found = rows.and_then(|rows| column::<bool>(first(&rows)?, 0));
-            // Without an answer nothing is known.
-            if let Ok(may_lose) = found {
-                let warning = may_lose.then(|| MAY_LOSE.to_owned());
-                note_warning(&mut self.upkeep().warning, warning);
-            }
-        })
+    async fn maintain(&self) {
+        let now = Instant::now();
+        if self.access.failover == Failover::None || now < self.upkeep().check_at {
+            return;
+        }
+        self.upkeep().check_at = now + CHECK_EVERY;
+        let rows = self.query(STANDBYS, &[]).await;
+        let found = rows.and_then(|rows| column::<bool>(first(&rows)?, 0));
+        // Without an answer nothing is known.
+        if let Ok(may_lose) = found {
+            let warning = may_lose.then(|| MAY_LOSE.to_owned());
+            note_warning(&mut self.upkeep().warning, warning);
+        }
     }
 
     fn facts(&self) -> HomeFacts {
