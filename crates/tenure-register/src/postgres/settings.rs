@@ -144,21 +144,15 @@ fn settings_of(
     if !["postgres", "postgresql"].contains(&&*url.scheme) {
         return Err(wrong("it is not a URL of PostgreSQL"));
     }
-    let hosts = url
-        .hosts
-        .iter()
-        .map(|(host, _)| host.trim_matches(['[', ']']));
-    let ports = url
-        .hosts
-        .iter()
-        .map(|(_, port)| port.unwrap_or(5432).to_string());
+    let hosts = url.hosts.iter().map(|(host, port)| {
+        let port = port.unwrap_or(5432).to_string();
+        (host.trim_matches(['[', ']']), port)
+    });
+    let (hosts, ports): (Vec<_>, Vec<_>) = hosts.unzip();
     let has_port = url.hosts.iter().any(|(_, port)| port.is_some());
     let of_front = [
-        ("host", Some(hosts.collect::<Vec<_>>().join(","))),
-        (
-            "port",
-            has_port.then(|| ports.collect::<Vec<_>>().join(",")),
-        ),
+        ("host", Some(hosts.join(","))),
+        ("port", has_port.then(|| ports.join(","))),
         ("user", url.user),
         ("password", url.password),
         ("dbname", Some(url.path)),
