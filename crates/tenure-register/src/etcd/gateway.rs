@@ -35,6 +35,9 @@ pub(super) struct State {
     members: Vec<Member>,
     /// The index of the member that is used.
     current: usize,
+    /// The cluster that gave the last answer. `None` after a replace that failed: the next attempt may
+    /// reach a member that was restored meanwhile.
+    pub(super) identity: Option<Identity>,
     client: Client,
     login: Login,
     /// The last version that was read, of any member.
@@ -45,9 +48,6 @@ pub(super) struct State {
 
 #[derive(Clone, Default)]
 struct Member {
-    /// The cluster that gave the last answer. `None` after a failure: the member may come back as one
-    /// of another cluster.
-    identity: Option<Identity>,
     /// Whether its version was checked since it was last unreachable.
     is_checked: bool,
     /// Whether its last connection ended before an answer.
@@ -116,16 +116,12 @@ impl State {
         Ok(Self {
             members: vec![Member::default(); urls.len()],
             current: 0,
+            identity: None,
             client: client(access, attempt)?,
             login: Login::Needed,
             version: None,
             revision: 0,
         })
-    }
-
-    /// Returns the cluster that the current member has shown last.
-    pub(super) fn identity(&self) -> Option<&Identity> {
-        self.members[self.current].identity.as_ref()
     }
 
     /// Returns the known errors of the versions.
@@ -141,9 +137,8 @@ impl State {
     }
 
     fn note_answer(&mut self, at: usize, answer: &Answer) {
-        let member = &mut self.members[at];
-        member.was_cut = false;
-        member.identity = Some(answer.identity.clone());
+        self.members[at].was_cut = false;
+        self.identity = Some(answer.identity.clone());
         let revision = answer.revision().parse().unwrap_or_default();
         self.revision = self.revision.max(revision);
     }
@@ -151,7 +146,6 @@ impl State {
     /// Chooses the member for the next request, after this one has refused or failed.
     fn note_refusal(&mut self, at: usize, refusal: &Refusal) {
         let member = &mut self.members[at];
-        member.identity = None;
         let stays = match refusal {
             Refusal::Refused(_) => true,
             // One lost answer says little about the member, and a search for a better one would

@@ -145,8 +145,8 @@ impl EtcdHome {
         expected: &Expected,
         value: &Bytes,
     ) -> Result<Replaced, Failure> {
-        // The identity is no part of the condition. A member that has not shown it is read first.
-        if self.state().identity() != Some(&expected.identity) {
+        // The identity is no part of the condition. So it is read first, unless the last answer has shown it.
+        if self.state().identity.as_ref() != Some(&expected.identity) {
             let found = self.get(REGISTER, key).await?;
             if *found.identity() != expected.identity {
                 return Ok(Replaced::Changed(found));
@@ -170,7 +170,11 @@ impl EtcdHome {
                 };
                 return Replaced::refused(found, expected, value).ok_or(Failure::Full(text));
             }
-            answer => answer?,
+            Err(failure) => {
+                self.state().identity = None;
+                return Err(failure);
+            }
+            Ok(answer) => answer,
         };
         let is_done = answer.body["succeeded"] == true;
         if is_done && answer.identity != expected.identity {
