@@ -14,16 +14,13 @@ use tenure_tests::wait_for;
 use super::{DEFAULT, SHORT};
 
 /// The condition of an append over etcd: the slot has this revision. No key has a lease of etcd, so the
-/// other condition holds for each of them.
-const IN_ETCD: [&[u8]; 2] = [
-    br#""target":"MOD","result":"EQUAL","mod_revision":"#,
-    br#""target":"LEASE","result":"EQUAL",    "unused":"#,
-];
+/// other condition, which is of leases, holds for each of them.
+const IN_ETCD: [&[u8]; 2] = [br#""target":"MOD""#, br#""target":4    "#];
 
 /// The condition over PostgreSQL.
 const IN_POSTGRES: [&[u8]; 2] = [
-    b"where r.key = $1 and r.version = $2",
-    b"where r.key = $1 and $2::text > '' ",
+    b"where r.key = $1 and (r.version = $2",
+    b"where r.key = $1 and ($2::text > '' ",
 ];
 
 /// Stops the active server until another one has taken over, and lets it continue; again if that

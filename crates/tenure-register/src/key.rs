@@ -23,12 +23,6 @@ impl RegisterKey {
         self.0.split('/')
     }
 
-    /// Returns the key with one more part.
-    #[must_use]
-    pub fn join(&self, part: &Name) -> Self {
-        Self(format!("{self}/{part}").into())
-    }
-
     /// Returns whether the first parts of this key are those of `folder`, and there is one more.
     #[must_use]
     pub fn is_in(&self, folder: &Self) -> bool {

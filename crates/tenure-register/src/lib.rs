@@ -1,32 +1,26 @@
 //! Registers: values under keys, each of which is replaced on a condition.
 //!
-//! A *home* is a service or a folder that keeps registers. An election, or the log of a store, needs
+//! A *home* is a service that keeps registers. An election, or the log of a store, needs
 //! no more than [`Register`]: one conditional replace of one key. Watches, sessions, locks and
 //! transactions over two keys are deliberately not in it, because not every home has them, and no
 //! home has them with the same meaning.
 //!
-//! - [`memory`]: a home for tests and simulations, with faults
-//! - [`folder`]: a folder of one machine
+//! - [`memory`]: a home for tests
 //! - `bucket`: the registers are objects of S3, Google Cloud Storage or Azure (feature `bucket`)
-//! - `etcd`: the registers are keys (feature `etcd`)
-//! - `postgres`: the registers are rows of a table (feature `postgres`)
+//! - [`etcd`]: the registers are keys
+//! - [`postgres`]: the registers are rows of a table
 
 #[cfg(feature = "bucket")]
 pub mod bucket;
-#[cfg(any(feature = "etcd", feature = "postgres"))]
-mod certificates;
-#[cfg(feature = "etcd")]
 pub mod etcd;
-pub mod folder;
 mod key;
 pub mod memory;
-#[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(any(feature = "etcd", feature = "postgres"))]
+mod tls;
 mod url;
 
 /// The programs that tests of homes need, from the tests of the workspace.
-#[cfg(all(test, unix, feature = "etcd"))]
+#[cfg(all(test, unix))]
 #[path = "../../../tests/support"]
 #[allow(dead_code, unreachable_pub)] // Other tests use the rest.
 mod support {
@@ -36,25 +30,18 @@ mod support {
 }
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 pub use bytes::Bytes;
 pub use key::{RegisterKey, RegisterKeyError};
-use tenure_core::UnixMillis;
-#[cfg(any(feature = "etcd", feature = "postgres"))]
 pub use url::HomeUrl;
-
-/// A future that a home returns.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// The answer to a request to a home.
-pub type Answering<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 
 /// A service that stores values under keys.
 ///
 /// A home applies the replaces of one key one after the other. It keeps what it has acknowledged,
 /// or answers with another [`Identity`] after it has lost something.
+#[async_trait]
 pub trait Register: Send + Sync + fmt::Debug {
     /// Reads a value. If its version is `known`, the home may answer [`Read::Unchanged`] without the
     /// value.
@@ -66,7 +53,7 @@ pub trait Register: Send + Sync + fmt::Debug {
     ///
     /// [`Failure`]. A read changes nothing, so [`Failure::Unknown`] says no more than
     /// [`Failure::NotApplied`].
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read>;
+    async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure>;
 
     /// Replaces exactly the expected version, or creates the value.
     ///
@@ -76,68 +63,62 @@ pub trait Register: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// [`Failure`]. After [`Failure::Unknown`] the replace may have been applied, or may still be.
-    fn replace<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        expected: &'a Expected,
+    async fn replace(
+        &self,
+        key: &RegisterKey,
+        expected: &Expected,
         value: Bytes,
-    ) -> Answering<'a, Replaced>;
-
-    /// Returns the limits of this home.
-    fn limits(&self) -> Limits;
+    ) -> Result<Replaced, Failure>;
 }
 
 /// A home that also stores files, each of which is written once under a name of its own. Candidates
 /// do not need it.
+#[async_trait]
 pub trait Files: Register {
     /// Writes a file, durably.
     ///
     /// # Errors
     ///
     /// [`Failure`]. After any of them, the file may be complete, partly written or missing.
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()>;
+    async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure>;
 
     /// Reads a file. Returns `None` if there is no such file.
     ///
     /// # Errors
     ///
     /// [`Failure`]
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>>;
+    async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure>;
 
     /// Deletes files. A file that is missing is no error.
     ///
     /// # Errors
     ///
     /// [`Failure`]. Some of the files may be deleted.
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()>;
+    async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure>;
 
     /// Returns the names of all files of which the first parts are these, in the order of the names.
     ///
     /// # Errors
     ///
     /// [`Failure`]
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>>;
+    async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure>;
 
     /// Reads several registers, in one request if the home can.
     ///
     /// # Errors
     ///
     /// As of [`Register::read`], for the first one that can't be read.
-    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
-        Box::pin(async move {
-            let mut reads = Vec::with_capacity(keys.len());
-            for key in keys {
-                reads.push(self.read(key, None).await?);
-            }
-            Ok(reads)
-        })
+    async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
+        let mut reads = Vec::with_capacity(keys.len());
+        for key in keys {
+            reads.push(self.read(key, None).await?);
+        }
+        Ok(reads)
     }
 
     /// Does the periodic work that is due, for example a compaction. The owner of a log calls it
     /// about once a second. Failures are logged.
-    fn maintain(&self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::ready(()))
-    }
+    async fn maintain(&self) {}
 
     /// Returns the facts that are known. No request is sent.
     fn facts(&self) -> HomeFacts {
@@ -169,12 +150,12 @@ impl HomeFacts {
 
 /// The state of a register that a replace names. While the home does not go back, the version of a
 /// key never returns.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(Arc<str>);
 
 /// The home that gives an answer, so that a home which was restored, promoted or replaced is noticed:
 /// for example a cluster id.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity(Arc<str>);
 
 /// The condition of a replace.
@@ -187,56 +168,78 @@ pub struct Expected {
     pub identity: Identity,
 }
 
-/// The origin of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// The home that gave the answer.
-    pub identity: Identity,
-    /// The date of the answer, by the clock of the home. `None` if it has none.
-    pub date: Option<UnixMillis>,
-}
-
-/// The answer to a read.
+/// The answer to a read, with the home that gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     /// There is no value.
-    Absent(Seen),
+    Absent(Identity),
     /// The value has the known version.
-    Unchanged(Seen),
+    Unchanged(Identity),
     /// The value with its version.
     Found {
         /// The version, for the next replace.
         version: Version,
         /// The value.
         value: Bytes,
-        /// The origin of the answer.
-        seen: Seen,
+        /// The home.
+        identity: Identity,
     },
 }
 
 impl Read {
-    /// Returns the origin of the answer.
+    /// Returns the home that gave the answer.
     #[must_use]
-    pub const fn seen(&self) -> &Seen {
+    pub const fn identity(&self) -> &Identity {
         match self {
-            Self::Absent(seen) | Self::Unchanged(seen) | Self::Found { seen, .. } => seen,
+            Self::Absent(identity) | Self::Unchanged(identity) | Self::Found { identity, .. } => {
+                identity
+            }
         }
+    }
+
+    /// Returns the value, if there is one.
+    fn into_value(self) -> Option<Bytes> {
+        match self {
+            Self::Found { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Whether there is the version that a replace expects, or no value if it expects none.
+    fn is_expected(&self, expected: &Expected) -> bool {
+        let version = match self {
+            Self::Found { version, .. } => Some(version),
+            _ => None,
+        };
+        *self.identity() == expected.identity && version == expected.version.as_ref()
     }
 }
 
 /// The answer to a replace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replaced {
-    /// The value was written.
-    Done {
-        /// Its version.
-        version: Version,
-        /// The origin of the answer.
-        seen: Seen,
-    },
+    /// The expected home has written the value, which has this version.
+    Done(Version),
     /// The register does not have the expected version, or the home has another identity. Nothing
     /// was applied, and nothing of this replace will be. The read shows the present value.
     Changed(Read),
+}
+
+impl Replaced {
+    /// Returns the outcome of a replace of this value that was refused, from a read after the refusal.
+    /// `None` if the expected version is still there: the replace may still be under way.
+    fn refused(found: Read, expected: &Expected, value: &Bytes) -> Option<Self> {
+        match found {
+            found if found.is_expected(expected) => None,
+            // Values differ, so an earlier attempt was applied.
+            Read::Found {
+                version,
+                value: found,
+                identity,
+            } if found == *value && identity == expected.identity => Some(Self::Done(version)),
+            found => Some(Self::Changed(found)),
+        }
+    }
 }
 
 /// The reason why there is no answer. The text is for people, and names the home.
@@ -258,31 +261,23 @@ pub enum Failure {
     Misconfigured(String),
 }
 
-/// The limits of a home.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The size of the greatest value or file, in bytes.
-    pub value: usize,
-    /// Whether answers have a date.
-    pub has_date: bool,
-}
+/// The size of the greatest value or file, in bytes. By default etcd refuses requests above 1.5 MiB, and
+/// takes values in base64.
+pub const MOST_BYTES: usize = 1 << 20;
 
-impl Limits {
-    /// Checks the size of a value.
-    fn check(&self, key: &RegisterKey, value: &Bytes) -> Result<(), Failure> {
-        match value.len() {
-            len if len > self.value => Err(Failure::Misconfigured(format!(
-                "the value of {key} has {len} bytes, and the limit is {}",
-                self.value
-            ))),
-            _ => Ok(()),
-        }
+/// Checks the size of a value.
+fn check_size(key: &RegisterKey, value: &Bytes) -> Result<(), Failure> {
+    match value.len() {
+        len if len > MOST_BYTES => Err(Failure::Misconfigured(format!(
+            "the value of {key} has {len} bytes, and the limit is {MOST_BYTES}"
+        ))),
+        _ => Ok(()),
     }
 }
 
 impl Version {
     /// Creates a version from the text by which a home names it.
-    pub(crate) fn new(text: impl Into<Arc<str>>) -> Self {
+    fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 
@@ -291,7 +286,7 @@ impl Version {
     /// # Errors
     ///
     /// [`Failure::NotApplied`] if the operating system gives no random bits.
-    pub(crate) fn random() -> Result<Self, Failure> {
+    fn random() -> Result<Self, Failure> {
         let mut bits = [0; 16];
         getrandom::fill(&mut bits)
             .map_err(|error| Failure::NotApplied(format!("no random bits: {error}")))?;
@@ -319,20 +314,13 @@ impl Identity {
     }
 }
 
-impl fmt::Debug for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for Identity {
+impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
 /// Returns an error with its causes.
-#[cfg(any(feature = "bucket", feature = "postgres"))]
 fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -347,7 +335,6 @@ fn describe(error: &dyn std::error::Error) -> String {
 }
 
 /// Notes a problem of a home, or that it has none, and logs a new one.
-#[cfg(any(feature = "etcd", feature = "postgres"))]
 fn note_warning(noted: &mut Option<String>, found: Option<String>) {
     if let Some(warning) = &found
         && *noted != found
@@ -355,10 +342,4 @@ fn note_warning(noted: &mut Option<String>, found: Option<String>) {
         tracing::warn!("{warning}");
     }
     *noted = found;
-}
-
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }

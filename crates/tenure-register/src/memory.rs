@@ -1,37 +1,20 @@
-//! A home in memory, with faults and a clock that tests set.
+//! A home in memory for tests, which can be late and go back.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
 use bytes::Bytes;
-use tenure_core::UnixMillis;
 
 use crate::{
-    Answering, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
-    Seen, Version,
+    Expected, Failure, Files, Identity, Read, Register, RegisterKey, Replaced, Version, check_size,
 };
 
 /// A home in memory. Clones are the same home.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryHome(Arc<Mutex<State>>);
 
-/// The fault of one replace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryFault {
-    /// The home refuses it: [`Failure::NotApplied`].
-    Refused,
-    /// The home has no space: [`Failure::Full`].
-    Full,
-    /// The request is lost. Its outcome is unknown.
-    RequestLost,
-    /// The answer is lost. The replace is applied, and its outcome is unknown.
-    AnswerLost,
-    /// The request arrives when [`MemoryHome::deliver`] is called. Its outcome is unknown.
-    Late,
-}
-
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     /// The number of promotions.
     timeline: u64,
@@ -41,43 +24,26 @@ struct State {
     past: Vec<Values>,
     /// The last version. It does not go back with the values.
     version: u64,
-    now: u64,
-    /// The faults of the next replaces.
-    faults: VecDeque<MemoryFault>,
+    /// The number of the next replaces that are late.
+    delays: usize,
     late: VecDeque<(RegisterKey, Expected, Bytes)>,
 }
 
 type Values = BTreeMap<RegisterKey, (Version, Bytes)>;
 
 impl MemoryHome {
-    /// The limits of a home in memory.
-    pub const LIMITS: Limits = Limits {
-        value: 1 << 20,
-        has_date: true,
-    };
-
     /// Returns a home with the same content and identity, which is another one from now on.
     #[must_use]
     pub fn copied(&self) -> Self {
-        let state = self.lock();
-        Self(Arc::new(Mutex::new(State {
-            timeline: state.timeline,
-            values: state.values.clone(),
-            files: state.files.clone(),
-            version: state.version,
-            now: state.now,
-            ..State::default()
-        })))
+        let mut state = self.lock().clone();
+        state.late.clear();
+        Self(Arc::new(Mutex::new(state)))
     }
 
-    /// Sets the date of the next answers.
-    pub fn set_date(&self, now: UnixMillis) {
-        self.lock().now = now.get();
-    }
-
-    /// Adds a fault for the first replace that has none yet.
-    pub fn fail_next(&self, fault: MemoryFault) {
-        self.lock().faults.push_back(fault);
+    /// Delays the first replace that is not late yet: it arrives when [`MemoryHome::deliver`] is called, and
+    /// its outcome is unknown.
+    pub fn delay_next(&self) {
+        self.lock().delays += 1;
     }
 
     /// Delivers the oldest late replace. Returns whether it was applied; `None` if there is none.
@@ -117,37 +83,33 @@ impl MemoryHome {
 }
 
 impl State {
-    fn seen(&self) -> Seen {
-        Seen {
-            identity: Identity::new(format!("memory/{}", self.timeline)),
-            date: Some(UnixMillis::new(self.now)),
-        }
+    fn identity(&self) -> Identity {
+        Identity::new(format!("memory/{}", self.timeline))
     }
 
     fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Read {
-        let seen = self.seen();
+        let identity = self.identity();
         match self.values.get(key) {
-            None => Read::Absent(seen),
-            Some((version, _)) if Some(version) == known => Read::Unchanged(seen),
+            None => Read::Absent(identity),
+            Some((version, _)) if Some(version) == known => Read::Unchanged(identity),
             Some((version, value)) => Read::Found {
                 version: version.clone(),
                 value: value.clone(),
-                seen,
+                identity,
             },
         }
     }
 
     fn replace(&mut self, key: &RegisterKey, expected: &Expected, value: Bytes) -> Replaced {
-        let seen = self.seen();
         let current = self.values.get(key).map(|(version, _)| version);
-        if current != expected.version.as_ref() || seen.identity != expected.identity {
+        if current != expected.version.as_ref() || self.identity() != expected.identity {
             return Replaced::Changed(self.read(key, None));
         }
         self.past.push(self.values.clone());
         self.version += 1;
         let version = Version::new(self.version.to_string());
         self.values.insert(key.clone(), (version.clone(), value));
-        Replaced::Done { version, seen }
+        Replaced::Done(version)
     }
 
     fn request(
@@ -156,74 +118,52 @@ impl State {
         expected: &Expected,
         value: Bytes,
     ) -> Result<Replaced, Failure> {
-        MemoryHome::LIMITS.check(key, &value)?;
-        match self.faults.pop_front() {
-            None => Ok(self.replace(key, expected, value)),
-            Some(MemoryFault::Refused) => {
-                Err(Failure::NotApplied("the home refuses the request".into()))
-            }
-            Some(MemoryFault::Full) => Err(Failure::Full("the home is full".into())),
-            Some(MemoryFault::RequestLost) => Err(unknown()),
-            Some(MemoryFault::AnswerLost) => {
-                self.replace(key, expected, value);
-                Err(unknown())
-            }
-            Some(MemoryFault::Late) => {
-                self.late.push_back((key.clone(), expected.clone(), value));
-                Err(unknown())
-            }
-        }
+        check_size(key, &value)?;
+        let Some(delays) = self.delays.checked_sub(1) else {
+            return Ok(self.replace(key, expected, value));
+        };
+        self.delays = delays;
+        self.late.push_back((key.clone(), expected.clone(), value));
+        Err(Failure::Unknown("the home has not answered".into()))
     }
 }
 
-fn unknown() -> Failure {
-    Failure::Unknown("the home has not answered".into())
-}
-
+#[async_trait]
 impl Register for MemoryHome {
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
-        let read = self.lock().read(key, known);
-        Box::pin(ready(Ok(read)))
+    async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
+        Ok(self.lock().read(key, known))
     }
 
-    fn replace<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        expected: &'a Expected,
+    async fn replace(
+        &self,
+        key: &RegisterKey,
+        expected: &Expected,
         value: Bytes,
-    ) -> Answering<'a, Replaced> {
-        let replaced = self.lock().request(key, expected, value);
-        Box::pin(ready(replaced))
-    }
-
-    fn limits(&self) -> Limits {
-        Self::LIMITS
+    ) -> Result<Replaced, Failure> {
+        self.lock().request(key, expected, value)
     }
 }
 
+#[async_trait]
 impl Files for MemoryHome {
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
-        let written = Self::LIMITS.check(name, &content).map(|()| {
-            self.lock().files.insert(name.clone(), content);
-        });
-        Box::pin(ready(written))
+    async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
+        check_size(name, &content)?;
+        self.lock().files.insert(name.clone(), content);
+        Ok(())
     }
 
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
-        let content = self.lock().files.get(name).cloned();
-        Box::pin(ready(Ok(content)))
+    async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure> {
+        Ok(self.lock().files.get(name).cloned())
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
+    async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure> {
         self.lock().files.retain(|name, _| !names.contains(name));
-        Box::pin(ready(Ok(())))
+        Ok(())
     }
 
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
+    async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure> {
         let state = self.lock();
         let names = state.files.keys().filter(|name| name.is_in(folder));
-        let names = names.cloned().collect();
-        drop(state);
-        Box::pin(ready(Ok(names)))
+        Ok(names.cloned().collect())
     }
 }

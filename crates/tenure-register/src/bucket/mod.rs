@@ -15,6 +15,7 @@ mod probe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
@@ -23,8 +24,8 @@ use tokio::time::timeout;
 
 pub use self::access::BucketAccess;
 use crate::{
-    Answering, Expected, Failure, Files, Identity, Limits, Read, Register, RegisterKey, Replaced,
-    Seen, Version, describe,
+    Expected, Failure, Files, Identity, Read, Register, RegisterKey, Replaced, Version, check_size,
+    describe,
 };
 
 /// A prefix of a bucket. Registers are objects below `PREFIX/register/`, and files are objects below
@@ -35,8 +36,8 @@ pub struct BucketHome {
     /// The name of the bucket or container.
     bucket: String,
     prefix: RegisterKey,
-    /// The origin of all answers. Its identity is the URL.
-    seen: Seen,
+    /// The URL.
+    identity: Identity,
     attempt: Duration,
 }
 
@@ -57,12 +58,6 @@ const WRONG_REGION: &str = "incorrectly configured region";
 const READS: usize = 16;
 
 impl BucketHome {
-    /// The limits of a bucket. The client does not show the date of an answer.
-    pub const LIMITS: Limits = Limits {
-        value: 1 << 20,
-        has_date: false,
-    };
-
     /// Creates the home. `attempt` is the longest time of a request.
     ///
     /// # Errors
@@ -74,10 +69,7 @@ impl BucketHome {
             store,
             bucket,
             prefix,
-            seen: Seen {
-                identity: Identity::new(access.url.trim_end_matches('/')),
-                date: None,
-            },
+            identity: Identity::new(access.url.trim_end_matches('/')),
             attempt,
         })
     }
@@ -135,7 +127,7 @@ impl BucketHome {
 
     /// Returns the version of an object. Without an ETag it is empty, and the probe refuses the store.
     fn version(&self, e_tag: Option<String>, generation: Option<String>) -> Version {
-        let is_google = self.seen.identity.as_str().starts_with("gs:");
+        let is_google = self.identity.as_str().starts_with("gs:");
         let version = if is_google { generation } else { e_tag };
         Version::new(version.unwrap_or_default())
     }
@@ -150,18 +142,18 @@ impl BucketHome {
             let meta = found.meta.clone();
             Ok((self.version(meta.e_tag, meta.version), found.bytes().await?))
         };
-        let seen = self.seen.clone();
+        let identity = self.identity.clone();
         match self.ask(found).await {
             // A generation is no ETag, so the object is sent again.
-            Ok((version, _)) if known == Some(&version) => Ok(Read::Unchanged(seen)),
+            Ok((version, _)) if known == Some(&version) => Ok(Read::Unchanged(identity)),
             Ok((version, value)) => Ok(Read::Found {
                 version,
                 value,
-                seen,
+                identity,
             }),
-            Err(Error::NotModified { .. }) => Ok(Read::Unchanged(seen)),
+            Err(Error::NotModified { .. }) => Ok(Read::Unchanged(identity)),
             Err(error @ Error::NotFound { .. }) if !is_without_bucket(&error) => {
-                Ok(Read::Absent(seen))
+                Ok(Read::Absent(identity))
             }
             Err(error) => Err(self.failure(path, &error)),
         }
@@ -190,7 +182,7 @@ impl BucketHome {
         value: Bytes,
     ) -> Result<Replaced, Failure> {
         // This home has one identity, so a version of another one is not sent.
-        if expected.identity != self.seen.identity {
+        if expected.identity != self.identity {
             return Ok(Replaced::Changed(self.get(path, None).await?));
         }
         let mode = match expected.version.as_ref().map(Version::as_str) {
@@ -201,30 +193,14 @@ impl BucketHome {
             }),
         };
         let refused = match self.send(path, mode, value.clone()).await {
-            Ok(version) => {
-                let seen = self.seen.clone();
-                return Ok(Replaced::Done { version, seen });
-            }
+            Ok(version) => return Ok(Replaced::Done(version)),
             Err(error @ (Error::AlreadyExists { .. } | Error::Precondition { .. })) => error,
             Err(error) => return Err(self.failure(path, &error)),
         };
         let unknown = |failure: Failure| Failure::Unknown(failure.to_string());
-        match self.get(path, None).await.map_err(unknown)? {
-            // Values differ, so an earlier attempt was applied.
-            Read::Found {
-                version,
-                value: found,
-                seen,
-            } if found == value => Ok(Replaced::Done { version, seen }),
-            // Another request was under way, and this one may still be.
-            Read::Found { version, .. } if Some(&version) == expected.version.as_ref() => {
-                Err(unknown(self.failure(path, &refused)))
-            }
-            Read::Absent(_) if expected.version.is_none() => {
-                Err(unknown(self.failure(path, &refused)))
-            }
-            found => Ok(Replaced::Changed(found)),
-        }
+        let found = self.get(path, None).await.map_err(unknown)?;
+        let outcome = Replaced::refused(found, expected, &value);
+        outcome.ok_or_else(|| unknown(self.failure(path, &refused)))
     }
 
     /// Deletes objects. A missing object is no error.
@@ -249,71 +225,58 @@ fn is_without_bucket(error: &Error) -> bool {
     text.contains("NoSuchBucket") || text.contains("ContainerNotFound")
 }
 
+#[async_trait]
 impl Register for BucketHome {
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
-        Box::pin(async move { self.get(&self.path(REGISTER, key), known).await })
+    async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
+        self.get(&self.path(REGISTER, key), known).await
     }
 
-    fn replace<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        expected: &'a Expected,
+    async fn replace(
+        &self,
+        key: &RegisterKey,
+        expected: &Expected,
         value: Bytes,
-    ) -> Answering<'a, Replaced> {
-        Box::pin(async move {
-            Self::LIMITS.check(key, &value)?;
-            self.put(&self.path(REGISTER, key), expected, value).await
-        })
-    }
-
-    fn limits(&self) -> Limits {
-        Self::LIMITS
+    ) -> Result<Replaced, Failure> {
+        check_size(key, &value)?;
+        self.put(&self.path(REGISTER, key), expected, value).await
     }
 }
 
+#[async_trait]
 impl Files for BucketHome {
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
-        Box::pin(async move {
-            Self::LIMITS.check(name, &content)?;
-            let path = self.path(FILE, name);
-            let sent = self.send(&path, PutMode::Overwrite, content).await;
-            sent.map(drop).map_err(|error| self.failure(&path, &error))
-        })
+    async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
+        check_size(name, &content)?;
+        let path = self.path(FILE, name);
+        let sent = self.send(&path, PutMode::Overwrite, content).await;
+        sent.map(drop).map_err(|error| self.failure(&path, &error))
     }
 
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
-        Box::pin(async move {
-            match self.get(&self.path(FILE, name), None).await? {
-                Read::Found { value, .. } => Ok(Some(value)),
-                _ => Ok(None),
-            }
-        })
+    async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure> {
+        Ok(self.get(&self.path(FILE, name), None).await?.into_value())
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
+    async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure> {
         let paths = names.iter().map(|name| self.path(FILE, name)).collect();
-        Box::pin(self.remove(paths))
+        self.remove(paths).await
     }
 
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
-        Box::pin(async move {
-            let all = format!("{}/{FILE}/", self.prefix);
-            let path = Path::from(format!("{all}{folder}"));
-            let objects = self.store.list(Some(&path)).try_collect::<Vec<_>>();
-            let objects = self.ask(objects).await;
-            let objects = objects.map_err(|error| self.failure(&path, &error))?;
-            let names = objects.iter().filter_map(|object| {
-                let name = object.location.as_ref().strip_prefix(&all)?;
-                name.strip_suffix(END)?.parse().ok()
-            });
-            let mut names: Vec<RegisterKey> = names.collect();
-            names.sort_unstable();
-            Ok(names)
-        })
+    async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure> {
+        let all = format!("{}/{FILE}/", self.prefix);
+        let path = Path::from(format!("{all}{folder}"));
+        let objects = self.store.list(Some(&path)).try_collect::<Vec<_>>();
+        let objects = self.ask(objects).await;
+        let objects = objects.map_err(|error| self.failure(&path, &error))?;
+        let names = objects.iter().filter_map(|object| {
+            let name = object.location.as_ref().strip_prefix(&all)?;
+            name.strip_suffix(END)?.parse().ok()
+        });
+        let mut names: Vec<RegisterKey> = names.collect();
+        names.sort_unstable();
+        Ok(names)
     }
 
-    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
-        let reads = stream::iter(keys).map(|key| self.read(key, None));
-        Box::pin(reads.buffered(READS).try_collect())
+    async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
+        let reads: Vec<_> = keys.iter().map(|key| self.read(key, None)).collect();
+        stream::iter(reads).buffered(READS).try_collect().await
     }
 }

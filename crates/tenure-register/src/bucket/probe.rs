@@ -61,7 +61,7 @@ impl BucketHome {
         } else {
             return Ok(());
         };
-        let text = format!("{} can't keep registers: {problem}", self.seen.identity);
+        let text = format!("{} can't keep registers: {problem}", self.identity);
         Err(Failure::Misconfigured(text))
     }
 
@@ -95,12 +95,12 @@ impl BucketHome {
     ) -> Result<Option<Version>, Failure> {
         let expected = Expected {
             version: version.cloned(),
-            identity: self.seen.identity.clone(),
+            identity: self.identity.clone(),
         };
         let value = Bytes::from(value.to_owned());
         for attempt in 1.. {
             match self.put(path, &expected, value.clone()).await {
-                Ok(Replaced::Done { version, .. }) => return Ok(Some(version)),
+                Ok(Replaced::Done(version)) => return Ok(Some(version)),
                 Ok(Replaced::Changed(_)) => break,
                 Err(Failure::NotApplied(_)) if attempt < ATTEMPTS => sleep(PAUSE).await,
                 Err(Failure::Unknown(text)) => {

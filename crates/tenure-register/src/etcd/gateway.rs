@@ -1,72 +1,63 @@
 //! Requests to the JSON gateways of etcd's members.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use reqwest::Client;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
-use reqwest::{Client, RequestBuilder};
+use reqwest::redirect::Policy;
+use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::EtcdAccess;
-use super::http::{self, Certificates, innermost_cause, misconfigured};
-use super::refusal::{Asked, Refusal, meaning};
-use super::version::{Verdict, Version};
-use super::wire::{AuthenticateRequest, GatewayRequest};
-use crate::{Failure, HomeUrl};
+use super::refusal::{Refusal, meaning};
+use super::version::Version;
+use super::{EtcdAccess, EtcdHome};
+use crate::tls::{self, Tls, TlsCheck, TlsNames};
+use crate::{Failure, HomeUrl, Identity, note_warning};
 
 /// The time in which a refused password is not sent again. etcd needs much processor time to check
 /// a password.
 const PASSWORD_PAUSE: Duration = Duration::from_secs(3);
 
-/// The members of an etcd cluster. One is used at a time; another one after a failure.
-#[derive(Debug)]
-pub(super) struct Gateway {
-    config: EtcdAccess,
-    /// The limit of one request.
-    attempt: Duration,
+const AUTHENTICATE: &str = "/v3/auth/authenticate";
+
+/// The names in messages about certificates.
+const TLS: TlsNames = TlsNames {
+    service: "etcd",
+    authorities: "ca_file",
+    client: ["certificate", "key"],
+    client_authorities: "--trusted-ca-file of etcd",
+};
+
+/// What is known about the members. One is used at a time; another one after a failure.
+pub(super) struct State {
     members: Vec<Member>,
     /// The index of the member that is used.
     current: usize,
-    certificates: Certificates,
+    /// The cluster that gave the last answer. `None` after a replace that failed: the next attempt may
+    /// reach a member that was restored meanwhile.
+    pub(super) identity: Option<Identity>,
     client: Client,
-    user: Option<User>,
-    /// The date of the last answer.
-    date: Option<SystemTime>,
-    versions: Versions,
-}
-
-/// What all connections of a home know about the versions of members.
-pub(super) type Versions = Arc<Mutex<KnownVersions>>;
-
-#[derive(Debug, Default)]
-pub(super) struct KnownVersions {
+    login: Login,
     /// The last version that was read, of any member.
-    pub(super) last: Option<Arc<str>>,
-    /// The known errors of the versions, by the URLs of the members.
-    pub(super) warnings: BTreeMap<String, String>,
+    pub(super) version: Option<Arc<str>>,
+    /// The last revision that an answer contained.
+    pub(super) revision: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Default)]
 struct Member {
-    url: String,
     /// Whether its version was checked since it was last unreachable.
     is_checked: bool,
     /// Whether its last connection ended before an answer.
     was_cut: bool,
-}
-
-#[derive(Debug)]
-struct User {
-    name: String,
-    password_file: PathBuf,
-    access: Access,
+    /// The known errors of its version.
+    warning: Option<String>,
 }
 
 /// The state of the authentication.
-enum Access {
+enum Login {
     /// The user must be authenticated.
     Needed,
     Token(String),
@@ -76,125 +67,68 @@ enum Access {
     Refused(Failure, Instant),
 }
 
-impl Gateway {
-    /// Creates a connection. It sends nothing.
-    ///
+/// An answer of etcd. Bytes in it are in base64, and 64-bit integers are strings.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// The cluster that gave it.
+    pub(super) identity: Identity,
+    pub(super) body: Value,
+}
+
+impl Answer {
+    fn parse(body: &[u8]) -> Option<Self> {
+        let body: Value = serde_json::from_slice(body).ok()?;
+        let cluster = body["header"]["cluster_id"].as_str()?;
+        let identity = Identity::new(format!("cluster id {cluster}"));
+        Some(Self { identity, body })
+    }
+
+    /// Returns the revision of the cluster. It is that of a transaction which has changed a key.
+    pub(super) fn revision(&self) -> &str {
+        text(&self.body["header"]["revision"])
+    }
+
+    /// Returns the answers to the operations of a transaction.
+    pub(super) fn responses(&self) -> &[Value] {
+        self.body["responses"].as_array().map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Returns a text of an answer; empty if it is missing.
+pub(super) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+impl State {
     /// # Errors
     ///
-    /// [`Failure::Misconfigured`] if the configuration is wrong.
-    pub(super) fn open(
-        config: &EtcdAccess,
-        attempt: Duration,
-        versions: Versions,
-    ) -> Result<Self, Failure> {
-        let members = config.endpoints.iter().map(|url| Member {
-            url: url.clone(),
-            is_checked: false,
-            was_cut: false,
-        });
-        let members: Vec<Member> = members.collect();
-        let is_url = |member: &Member| member.url.starts_with("http");
-        if members.is_empty() || !members.iter().all(is_url) {
-            let names = &config.endpoints;
-            let text = format!("home must name members of etcd, and names {names:?}");
-            return Err(misconfigured(&text));
+    /// [`Failure::Misconfigured`] if the access is wrong.
+    pub(super) fn new(access: &EtcdAccess, attempt: Duration) -> Result<Self, Failure> {
+        let urls = &access.endpoints;
+        if urls.is_empty() || !urls.iter().all(|url| url.starts_with("http")) {
+            let text = format!("home must name members of etcd, and names {urls:?}");
+            return Err(Failure::Misconfigured(text));
         }
-        let user = match (&config.user, &config.password_file) {
-            (Some(name), Some(password_file)) => Some(User {
-                name: name.clone(),
-                password_file: password_file.clone(),
-                access: Access::Needed,
-            }),
-            (None, None) => None,
-            (Some(_), None) => return Err(misconfigured("a user requires password_file")),
-            (None, Some(_)) => return Err(misconfigured("password_file requires a user in home")),
-        };
-        let certificates = Certificates::read(config)?;
-        let client = certificates.client(uses_tls(&members), attempt)?;
+        if access.user.is_some() != access.password_file.is_some() {
+            let text = "password_file and a user in home must be set together";
+            return Err(Failure::Misconfigured(text.into()));
+        }
         Ok(Self {
-            config: config.clone(),
-            attempt,
-            members,
+            members: vec![Member::default(); urls.len()],
             current: 0,
-            certificates,
-            client,
-            user,
-            date: None,
-            versions,
+            identity: None,
+            client: client(access, attempt)?,
+            login: Login::Needed,
+            version: None,
+            revision: 0,
         })
     }
 
-    /// Sends a request to the current member. If that member can't be used and has definitely not
-    /// applied the request, the next members are asked within the time of the attempt.
-    ///
-    /// Only these may take longer: the check of the version, up to one attempt more; and
-    /// authentication, up to three attempts, because etcd needs some 100 ms for it.
-    pub(super) async fn ask<R: GatewayRequest>(
-        &mut self,
-        request: &R,
-    ) -> Result<R::Answer, Failure> {
-        let body = serde_json::to_vec(request).map_err(|error| unknown(error.to_string()))?;
-        let body = Bytes::from(body);
-        let mut until = Instant::now() + self.attempt;
-        let mut refused = None;
-        for _ in 0..self.members.len() {
-            let failure = match self.ask_member::<R>(&body, &mut until).await {
-                Ok(answer) => {
-                    self.members[self.current].was_cut = false;
-                    return Ok(answer);
-                }
-                Err(failure) => failure,
-            };
-            match failure {
-                Refusal::Refused(error) => return Err(error),
-                Refusal::Unknown(message) => {
-                    self.use_next_member();
-                    return Err(unknown(message));
-                }
-                // One lost answer says little about the member, and a search for a better one would
-                // meet the same fault at each of them.
-                Refusal::Cut(message) => {
-                    let member = &mut self.members[self.current];
-                    member.was_cut = !member.was_cut;
-                    if !member.was_cut {
-                        self.use_next_member();
-                    }
-                    return Err(unknown(message));
-                }
-                // A new token was refused, too.
-                Refusal::Token(message) => {
-                    self.use_next_member();
-                    return Err(Failure::NotApplied(message));
-                }
-                Refusal::NoAuthentication => {
-                    return Err(unknown("etcd has no authentication"));
-                }
-                Refusal::Member(error) => {
-                    self.use_next_member();
-                    // A mistake of the operator says more than a member that is down.
-                    if !matches!(refused, Some(Failure::Misconfigured(_))) {
-                        refused = Some(error);
-                    }
-                    if Instant::now() >= until {
-                        break;
-                    }
-                }
-            }
-        }
-        Err(refused.unwrap_or_else(|| unknown("no member of etcd was asked")))
-    }
-
-    /// Reads etcd's metrics from the current member.
-    pub(super) async fn metrics(&mut self) -> Option<String> {
-        let url = self.url("/metrics");
-        let request = self.client.get(url).timeout(self.attempt);
-        let (status, body) = self.send(request).await.ok()?;
-        (status == 200).then(|| String::from_utf8_lossy(&body).into_owned())
-    }
-
-    /// Returns the date of the last answer, by the clock of the member. It has whole seconds.
-    pub(super) const fn date(&self) -> Option<SystemTime> {
-        self.date
+    /// Returns the known errors of the versions.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = &String> {
+        self.members
+            .iter()
+            .filter_map(|member| member.warning.as_ref())
     }
 
     /// Checks the version of the current member again before the next request.
@@ -202,225 +136,293 @@ impl Gateway {
         self.members[self.current].is_checked = false;
     }
 
-    /// Sends the next request to another member.
-    fn use_next_member(&mut self) {
-        self.current = (self.current + 1) % self.members.len();
+    fn note_answer(&mut self, at: usize, answer: &Answer) {
+        self.members[at].was_cut = false;
+        self.identity = Some(answer.identity.clone());
+        let revision = answer.revision().parse().unwrap_or_default();
+        self.revision = self.revision.max(revision);
     }
 
-    async fn ask_member<R: GatewayRequest>(
-        &mut self,
+    /// Chooses the member for the next request, after this one has refused or failed.
+    fn note_refusal(&mut self, at: usize, refusal: &Refusal) {
+        let member = &mut self.members[at];
+        let stays = match refusal {
+            Refusal::Refused(_) => true,
+            // One lost answer says little about the member, and a search for a better one would
+            // meet the same fault at each of them.
+            Refusal::Cut(_) => {
+                member.was_cut = !member.was_cut;
+                member.was_cut
+            }
+            _ => false,
+        };
+        // Another request may have left it before.
+        if !stays && self.current == at {
+            self.current = (at + 1) % self.members.len();
+        }
+    }
+}
+
+impl EtcdHome {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request to the current member. If that member can't be used and has definitely not
+    /// applied the request, the next members are asked within the time of the attempt.
+    ///
+    /// Only these may take longer: the check of the version, up to one attempt more; and
+    /// authentication, up to three attempts, because etcd needs some 100 ms for it.
+    pub(super) async fn ask(&self, path: &str, request: &Value) -> Result<Answer, Failure> {
+        let body = Bytes::from(request.to_string());
+        let mut until = Instant::now() + self.attempt;
+        let mut refused = None;
+        for _ in 0..self.access.endpoints.len() {
+            let at = self.state().current;
+            let refusal = match self.ask_member(at, path, &body, &mut until).await {
+                Ok(answer) => return Ok(answer),
+                Err(refusal) => refusal,
+            };
+            self.state().note_refusal(at, &refusal);
+            match refusal {
+                Refusal::Refused(failure) => return Err(failure),
+                Refusal::Unknown(text) | Refusal::Cut(text) => return Err(Failure::Unknown(text)),
+                // A new token was refused, too.
+                Refusal::Token(text) => return Err(Failure::NotApplied(text)),
+                // A mistake of the operator says more than a member that is down.
+                Refusal::Member(_) if matches!(refused, Some(Failure::Misconfigured(_))) => {}
+                Refusal::Member(failure) => refused = Some(failure),
+            }
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        Err(refused.unwrap_or_else(|| Failure::Unknown("no member of etcd was asked".into())))
+    }
+
+    /// Reads etcd's metrics from the current member.
+    pub(super) async fn metrics(&self) -> Option<String> {
+        let at = self.state().current;
+        let until = Instant::now() + self.attempt;
+        let (status, body) = self.send(at, "/metrics", until, None).await.ok()?;
+        (status == 200).then(|| String::from_utf8_lossy(&body).into_owned())
+    }
+
+    async fn ask_member(
+        &self,
+        at: usize,
+        path: &str,
         body: &Bytes,
         until: &mut Instant,
-    ) -> Result<R::Answer, Refusal> {
-        self.check_version(until).await?;
-        self.authenticate(until).await?;
-        match self.post(R::PATH, body.clone(), *until).await {
-            Err(Refusal::Token(_)) => {}
-            answer => return self.parse::<R>(&answer?),
+    ) -> Result<Answer, Refusal> {
+        self.check_version(at, until).await?;
+        self.authenticate(at, until).await?;
+        let mut answer = self.post(at, path, body.clone(), *until).await;
+        if let Err(Refusal::Token(_)) = answer {
+            self.state().login = Login::Needed;
+            self.authenticate(at, until).await?;
+            answer = self.post(at, path, body.clone(), *until).await;
         }
-        if let Some(user) = &mut self.user {
-            user.access = Access::Needed;
-        }
-        self.authenticate(until).await?;
-        let answer = self.post(R::PATH, body.clone(), *until).await?;
-        self.parse::<R>(&answer)
+        let answer = answer?;
+        self.state().note_answer(at, &answer);
+        Ok(answer)
     }
 
-    fn parse<R: GatewayRequest>(&self, answer: &[u8]) -> Result<R::Answer, Refusal> {
-        serde_json::from_slice(answer).map_err(|error| {
-            let url = self.url(R::PATH);
-            Refusal::Unknown(format!("the answer of {url} is not etcd's: {error}"))
-        })
-    }
-
-    /// Checks the version of the current member, if that is due. The time for it does not count:
-    /// the end of the attempt moves to a later time, or a member that takes more than half an
-    /// attempt for each answer could never be used again after one that came too late.
-    async fn check_version(&mut self, until: &mut Instant) -> Result<(), Refusal> {
-        if self.members[self.current].is_checked {
+    /// Checks the version of a member, if that is due. The time for it does not count: the end of the
+    /// attempt moves to a later time, or a member that takes more than half an attempt for each answer
+    /// could never be used again after one that came too late.
+    async fn check_version(&self, at: usize, until: &mut Instant) -> Result<(), Refusal> {
+        if self.state().members[at].is_checked {
             return Ok(());
         }
         let began = Instant::now();
-        let request = self.client.get(self.url("/version"));
-        let (_, body) = self.send(request.timeout(left(*until))).await?;
+        let (_, body) = self.send(at, "/version", *until, None).await?;
         *until += began.elapsed();
-        let member = &mut self.members[self.current];
+        let mut state = self.state();
         // A proxy may hide the version.
         if let Some(version) = Version::read(&body) {
-            let mut known = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
-            known.last = Some(version.to_string().into());
-            match version.verdict(&member.url) {
-                Verdict::Good => drop(known.warnings.remove(&member.url)),
-                Verdict::Old(message) => {
-                    let noted = known.warnings.insert(member.url.clone(), message.clone());
-                    if noted.as_ref() != Some(&message) {
-                        warn!("{message}");
-                    }
-                }
-                Verdict::Refused(message) => {
-                    return Err(Refusal::Member(Failure::Misconfigured(message)));
-                }
-            }
+            state.version = Some(version.to_string().into());
+            let warning = version.check(&self.access.endpoints[at]);
+            let warning = warning.map_err(|text| Refusal::Member(Failure::Misconfigured(text)))?;
+            note_warning(&mut state.members[at].warning, warning);
         }
-        member.is_checked = true;
+        state.members[at].is_checked = true;
         Ok(())
     }
 
     /// Gets a token, if one is needed. The time for it does not count: the end of the attempt moves
     /// to a later time.
-    async fn authenticate(&mut self, until: &mut Instant) -> Result<(), Refusal> {
-        let Some(user) = &mut self.user else {
+    async fn authenticate(&self, at: usize, until: &mut Instant) -> Result<(), Refusal> {
+        let (Some(user), Some(file)) = (&self.access.user, &self.access.password_file) else {
             return Ok(());
         };
         let now = Instant::now();
-        match &user.access {
-            Access::Token(_) | Access::Open => return Ok(()),
-            Access::Refused(error, until) if now < *until => {
-                return Err(Refusal::Refused(error.clone()));
+        match &self.state().login {
+            Login::Token(_) | Login::Open => return Ok(()),
+            Login::Refused(failure, until) if now < *until => {
+                return Err(Refusal::Refused(failure.clone()));
             }
-            Access::Refused(..) | Access::Needed => {}
+            Login::Refused(..) | Login::Needed => {}
         }
-        let password = http::read("password_file", &user.password_file);
-        let password = password.map_err(Refusal::Refused)?;
-        let password = String::from_utf8_lossy(&password);
+        let password = tls::read("password_file", file, |text| {
+            Ok(String::from_utf8_lossy(text).into_owned())
+        });
+        let password = password.map_err(|text| Refusal::Refused(Failure::Misconfigured(text)))?;
         let password = password.trim_end_matches(['\r', '\n']);
         let of_url = HomeUrl::parse(password).ok();
         let of_url = of_url.filter(|url| url.scheme.starts_with("etcd"));
         let of_url = of_url.and_then(|url| url.password);
-        let request = AuthenticateRequest {
-            name: &user.name,
-            password: of_url.as_deref().unwrap_or(password),
-        };
-        let body = serde_json::to_vec(&request);
-        let body = body.map_err(|error| Refusal::Unknown(error.to_string()))?;
-        let path = AuthenticateRequest::PATH;
-        let answer = self.post(path, body.into(), now + 3 * self.attempt).await;
+        let request = json!({"name": user, "password": of_url.as_deref().unwrap_or(password)});
+        let body = request.to_string().into();
+        let answer = self
+            .post(at, AUTHENTICATE, body, now + 3 * self.attempt)
+            .await;
         *until += now.elapsed();
-        let (access, outcome) = match answer {
-            Ok(answer) => {
-                let answer = self.parse::<AuthenticateRequest<'_>>(&answer)?;
-                (Access::Token(answer.token), Ok(()))
-            }
-            Err(Refusal::NoAuthentication) => {
+        let (login, outcome) = match answer {
+            Ok(answer) => (Login::Token(text(&answer.body["token"]).into()), Ok(())),
+            Err(Refusal::Refused(Failure::NotApplied(_))) => {
                 info!("etcd has no authentication, so the user in home is not used");
-                (Access::Open, Ok(()))
+                (Login::Open, Ok(()))
             }
-            Err(Refusal::Refused(error)) => (
-                Access::Refused(error.clone(), Instant::now() + PASSWORD_PAUSE),
-                Err(Refusal::Refused(error)),
-            ),
-            Err(failure) => return Err(failure),
+            Err(Refusal::Refused(failure)) => {
+                let until = Instant::now() + PASSWORD_PAUSE;
+                let refusal = Refusal::Refused(failure.clone());
+                (Login::Refused(failure, until), Err(refusal))
+            }
+            Err(refusal) => return Err(refusal),
         };
-        if let Some(user) = &mut self.user {
-            user.access = access;
-        }
+        self.state().login = login;
         outcome
     }
 
-    async fn post(&mut self, path: &str, body: Bytes, until: Instant) -> Result<Vec<u8>, Refusal> {
+    async fn post(
+        &self,
+        at: usize,
+        path: &str,
+        body: Bytes,
+        until: Instant,
+    ) -> Result<Answer, Refusal> {
         let bytes = body.len();
-        let mut request = self
-            .client
-            .post(self.url(path))
-            .header(CONTENT_TYPE, "application/json")
-            .timeout(left(until))
-            .body(body);
-        let is_authentication = path == AuthenticateRequest::PATH;
-        if let Some(Access::Token(token)) = self.user.as_ref().map(|user| &user.access)
-            && !is_authentication
-        {
-            request = request.header(AUTHORIZATION, token);
+        let (status, answer) = self.send(at, path, until, Some(body)).await?;
+        let url = &self.access.endpoints[at];
+        if status != 200 {
+            return Err(meaning(&self.access, url, path, bytes, status, &answer));
         }
-        let (status, answer) = self.send(request).await?;
-        if status == 200 {
-            return Ok(answer);
-        }
-        let asked = Asked {
-            url: &self.members[self.current].url,
-            path,
-            user: self.config.user.as_deref(),
-            has_certificate: self.certificates.has_identity(),
-            prefix: &self.config.prefix,
-            bytes,
-        };
-        Err(meaning(asked, status, &answer))
+        Answer::parse(&answer)
+            .ok_or_else(|| Refusal::Unknown(format!("the answer of {url}{path} is not etcd's")))
     }
 
-    async fn send(&mut self, request: RequestBuilder) -> Result<(u16, Vec<u8>), Refusal> {
-        let error = match http::send(request).await {
-            Ok((status, date, body)) => {
-                self.date = date;
-                return Ok((status, body));
+    /// Sends a request to a member, which is read without a body. Returns the status and the body of the
+    /// answer.
+    async fn send(
+        &self,
+        at: usize,
+        path: &str,
+        until: Instant,
+        body: Option<Bytes>,
+    ) -> Result<(u16, Bytes), Refusal> {
+        let url = &self.access.endpoints[at];
+        let request = {
+            let State { client, login, .. } = &*self.state();
+            let target = format!("{url}{path}");
+            match (body, login) {
+                (None, _) => client.get(target),
+                (Some(body), Login::Token(token)) if path != AUTHENTICATE => {
+                    client.post(target).header(AUTHORIZATION, token).body(body)
+                }
+                (Some(body), _) => client.post(target).body(body),
             }
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        let request = request
+            .header(CONTENT_TYPE, "application/json")
+            .timeout(left);
+        let sent = async {
+            let answer = request.send().await?;
+            Ok((answer.status().as_u16(), answer.bytes().await?))
+        };
+        let error: reqwest::Error = match sent.await {
+            Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        let member = &mut self.members[self.current];
         // It may come back with another version. After a lost answer it is not checked: each attempt
         // would need two answers.
-        member.is_checked &= !error.is_connect();
-        let has_identity = self.certificates.has_identity();
-        if let Some(reason) = http::CERTIFICATES.explain(&error, has_identity) {
-            let message = format!("etcd at {}: {reason}", member.url);
-            self.read_certificates_again();
-            return Err(Refusal::Member(Failure::Misconfigured(message)));
-        }
-        let message = format!("etcd at {}: {}", member.url, innermost_cause(&error));
+        self.state().members[at].is_checked &= !error.is_connect();
         self.read_certificates_again();
-        // Without a connection nothing was sent.
-        if error.is_connect() {
-            return Err(Refusal::Member(Failure::Unknown(message)));
+        let reason = TLS.explain(&error, self.access.certificate.is_some());
+        if let Some(reason) = reason {
+            let text = format!("etcd at {url}: {reason}");
+            return Err(Refusal::Member(Failure::Misconfigured(text)));
         }
-        Err(match error.is_timeout() {
-            true => Refusal::Unknown(message),
-            false => Refusal::Cut(message),
+        let text = format!("etcd at {url}: {}", innermost_cause(&error));
+        Err(match (error.is_connect(), error.is_timeout()) {
+            // Without a connection nothing was sent.
+            (true, _) => Refusal::Member(Failure::Unknown(text)),
+            (false, true) => Refusal::Unknown(text),
+            (false, false) => Refusal::Cut(text),
         })
     }
 
-    /// Replaces the client if its files have changed: a certificate may have expired.
-    fn read_certificates_again(&mut self) {
-        let Ok(certificates) = Certificates::read(&self.config) else {
-            return;
-        };
-        if certificates == self.certificates {
-            return;
-        }
-        match certificates.client(uses_tls(&self.members), self.attempt) {
-            Ok(client) => {
-                info!("the changed certificates for etcd are used from now on");
-                self.client = client;
-                self.certificates = certificates;
+    /// Makes a new client after a failure: a certificate may have expired, and there are new files.
+    fn read_certificates_again(&self) {
+        if uses_tls(&self.access) {
+            match client(&self.access, self.attempt) {
+                Ok(client) => self.state().client = client,
+                Err(error) => warn!(%error, "can't read the certificates for etcd again"),
             }
-            Err(error) => warn!(%error, "can't use the changed certificates for etcd"),
         }
     }
+}
 
-    fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.members[self.current].url)
+/// Makes an HTTP client. `attempt` is the time of one request.
+fn client(access: &EtcdAccess, attempt: Duration) -> Result<Client, Failure> {
+    let builder = Client::builder()
+        .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))
+        // With HTTP/1.1, a request that times out closes its connection. An HTTP/2 connection
+        // that failed silently would stay in use, and every later append would fail.
+        .http1_only()
+        .no_proxy()
+        .redirect(Policy::none())
+        // The caller must know each attempt.
+        .retry(reqwest::retry::never())
+        // The rest of the time is for another member.
+        .connect_timeout(attempt / 2);
+    let tls = Tls {
+        names: &TLS,
+        authorities: access.ca_file.clone(),
+        certificate: access.certificate.clone(),
+        key: access.key.clone(),
+        check: TlsCheck::Host,
+    };
+    let builder = match uses_tls(access) {
+        true => builder.tls_backend_preconfigured(tls.config().map_err(Failure::Misconfigured)?),
+        // Plain http must work on a system without certificates of authorities.
+        false => builder.tls_certs_only([]),
+    };
+    builder.build().map_err(|error| {
+        let cause = innermost_cause(&error);
+        Failure::Misconfigured(format!("can't set up the HTTP client for etcd: {cause}"))
+    })
+}
+
+fn uses_tls(access: &EtcdAccess) -> bool {
+    let files = [&access.ca_file, &access.certificate, &access.key];
+    let mut urls = access.endpoints.iter();
+    files.iter().any(|file| file.is_some()) || urls.any(|url| url.starts_with("https:"))
+}
+
+/// Returns the cause that says most, and what to do about it if that is known.
+fn innermost_cause(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "no answer in time".to_owned();
     }
-}
-
-/// Tokens must not be in a log.
-impl std::fmt::Debug for Access {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Needed => "Needed",
-            Self::Token(_) => "Token(..)",
-            Self::Open => "Open",
-            Self::Refused(..) => "Refused(..)",
-        })
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
     }
-}
-
-fn uses_tls(members: &[Member]) -> bool {
-    members
-        .iter()
-        .any(|member| member.url.starts_with("https:"))
-}
-
-fn left(until: Instant) -> Duration {
-    until.saturating_duration_since(Instant::now())
-}
-
-fn unknown(message: impl Into<String>) -> Failure {
-    Failure::Unknown(message.into())
+    let cause = cause.to_string();
+    match cause.contains("InvalidContentType") {
+        true => cause + ": it does not use TLS, write etcd:// in home",
+        false => cause,
+    }
 }

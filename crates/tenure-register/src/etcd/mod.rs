@@ -5,31 +5,28 @@
 //! Leases and watches of etcd are not used.
 
 mod gateway;
-mod http;
 mod refusal;
 #[cfg(all(test, unix))]
 mod tests;
 mod upkeep;
 mod version;
-mod wire;
 
+use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use tenure_core::UnixMillis;
-use tenure_core::time::millis;
+use serde_json::{Value, json};
 
-use self::gateway::{Gateway, Versions};
+use self::gateway::{State, text};
 use self::upkeep::Upkeep;
-use self::wire::{
-    Compare, Encoded, Header, KeyValue, RangeRequest, Response, TxnOperation, TxnRequest,
-    end_of_prefix,
-};
 use crate::{
-    Answering, BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register,
-    RegisterKey, Replaced, Seen, Version,
+    Expected, Failure, Files, HomeFacts, Identity, Read, Register, RegisterKey, Replaced, Version,
+    check_size,
 };
 
 /// The members of an etcd cluster, and the access to them.
@@ -83,279 +80,24 @@ impl EtcdAccess {
 }
 
 /// An etcd cluster. Registers are keys below `PREFIXregister/`, and files are keys below
-/// `PREFIXfile/`.
-#[derive(Debug)]
+/// `PREFIXfile/`. Requests do not wait for each other: a read that hangs must not delay a renewal.
 pub struct EtcdHome {
-    config: EtcdAccess,
+    access: EtcdAccess,
     attempt: Duration,
-    versions: Versions,
-    /// The connections that no request uses now. Requests do not wait for each other: a read that
-    /// hangs must not delay a renewal.
-    idle: Mutex<Vec<Connection>>,
+    state: Mutex<State>,
     upkeep: Mutex<Upkeep>,
 }
 
-/// A connection, with the cluster that gave its last answer.
-#[derive(Debug)]
-struct Connection {
-    gateway: Gateway,
-    identity: Option<Identity>,
-    /// The last revision that an answer contained.
-    revision: u64,
+/// Passwords and tokens must not be in a log.
+impl fmt::Debug for EtcdHome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("EtcdHome");
+        f.field("access", &self.access).finish_non_exhaustive()
+    }
 }
 
 /// The greatest number of operations that etcd permits in a transaction by default.
 const MOST_OPERATIONS: usize = 128;
-
-impl EtcdHome {
-    /// The limits of etcd: by default it refuses requests above 1.5 MiB, and values are sent in
-    /// base64.
-    pub const LIMITS: Limits = Limits {
-        value: 1 << 20,
-        has_date: true,
-    };
-
-    /// Creates the home. `attempt` is the longest time of a request; only an authentication may take
-    /// longer.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure::Misconfigured`] if the configuration is wrong. No request is sent.
-    pub fn new(config: EtcdAccess, attempt: Duration) -> Result<Self, Failure> {
-        let home = Self {
-            upkeep: Mutex::new(Upkeep::new(config.compact, Instant::now())),
-            config,
-            attempt,
-            versions: Versions::default(),
-            idle: Mutex::default(),
-        };
-        let connection = home.connect()?;
-        home.put_back(connection);
-        Ok(home)
-    }
-
-    fn connect(&self) -> Result<Connection, Failure> {
-        let gateway = Gateway::open(&self.config, self.attempt, Arc::clone(&self.versions))?;
-        Ok(Connection {
-            gateway,
-            identity: None,
-            revision: 0,
-        })
-    }
-
-    fn take(&self) -> Result<Connection, Failure> {
-        let idle = self.idle().pop();
-        idle.map_or_else(|| self.connect(), Ok)
-    }
-
-    fn put_back(&self, connection: Connection) {
-        let mut upkeep = self.upkeep();
-        upkeep.revision = upkeep.revision.max(connection.revision);
-        drop(upkeep);
-        self.idle().push(connection);
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn upkeep(&self) -> MutexGuard<'_, Upkeep> {
-        self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn key(&self, kind: &str, key: &RegisterKey) -> Encoded {
-        format!("{}{kind}/{key}", self.config.prefix).into()
-    }
-
-    /// Sends a request, over a connection that no other request uses.
-    async fn ask<R: wire::GatewayRequest>(&self, request: &R) -> Result<R::Answer, Failure> {
-        let mut connection = self.take()?;
-        let answer = connection.gateway.ask(request).await;
-        self.put_back(connection);
-        answer
-    }
-}
-
-impl Connection {
-    async fn read(&mut self, key: Encoded) -> Result<(Seen, Option<KeyValue>), Failure> {
-        let request = RangeRequest {
-            key,
-            ..RangeRequest::default()
-        };
-        let answer = self.gateway.ask(&request).await?;
-        Ok((self.saw(&answer.header), answer.kvs.into_iter().next()))
-    }
-
-    fn saw(&mut self, header: &Header) -> Seen {
-        let identity = Identity::new(format!("cluster id {}", header.cluster_id));
-        self.identity = Some(identity.clone());
-        self.revision = self.revision.max(header.revision);
-        let date = self.gateway.date().and_then(|date| {
-            let since_1970 = date.duration_since(UNIX_EPOCH).ok()?;
-            Some(UnixMillis::new(millis(since_1970)))
-        });
-        Seen { identity, date }
-    }
-
-    /// Reads registers, in one transaction for as many as etcd permits.
-    async fn read_many(&mut self, keys: &[Encoded]) -> Result<Vec<Read>, Failure> {
-        let mut reads = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(MOST_OPERATIONS) {
-            let ranges = keys.iter().map(|key| {
-                TxnOperation::Range(RangeRequest {
-                    key: key.clone(),
-                    ..RangeRequest::default()
-                })
-            });
-            let transaction = TxnRequest::of(ranges.collect());
-            let answer = self.gateway.ask(&transaction).await?;
-            let seen = self.saw(&answer.header);
-            if answer.responses.len() != keys.len() {
-                let text = "etcd has not answered all reads of a transaction";
-                return Err(Failure::Unknown(text.into()));
-            }
-            let found = answer.responses.into_iter().map(Response::first);
-            reads.extend(found.map(|found| read(seen.clone(), found)));
-        }
-        Ok(reads)
-    }
-
-    async fn replace(
-        &mut self,
-        key: Encoded,
-        expected: &Expected,
-        value: &Bytes,
-    ) -> Result<Replaced, Failure> {
-        // The identity is no part of the condition. A connection that has not shown it reads first.
-        if self.identity.as_ref() != Some(&expected.identity) {
-            let (seen, found) = self.read(key.clone()).await?;
-            if seen.identity != expected.identity {
-                return Ok(Replaced::Changed(read(seen, found)));
-            }
-        }
-        let revision = match &expected.version {
-            Some(version) => version.as_str(),
-            None => "0",
-        };
-        let request = TxnRequest {
-            compare: vec![Compare::mod_revision(key.clone(), revision.to_owned())],
-            success: vec![TxnOperation::Put {
-                key: key.clone(),
-                value: Encoded(value.clone()),
-            }],
-            failure: vec![TxnOperation::Range(RangeRequest {
-                key: key.clone(),
-                ..RangeRequest::default()
-            })],
-        };
-        let answer = match self.gateway.ask(&request).await {
-            Ok(answer) => answer,
-            Err(Failure::Full(text)) => return self.settle(key, expected, value, text).await,
-            Err(failure) => {
-                // The next attempt may reach a member that was restored meanwhile.
-                self.identity = None;
-                return Err(failure);
-            }
-        };
-        let seen = self.saw(&answer.header);
-        if answer.succeeded && seen.identity != expected.identity {
-            // Another cluster, whose key had the same revision, has applied it. This one may not have.
-            let text = format!("home has members of another cluster, {}", seen.identity);
-            return Err(Failure::Unknown(text));
-        }
-        if answer.succeeded {
-            let version = Version::new(answer.header.revision.to_string());
-            return Ok(Replaced::Done { version, seen });
-        }
-        let found = answer.responses.into_iter().next();
-        let found = found.and_then(Response::first);
-        Ok(changed(read(seen, found), value))
-    }
-
-    /// Finds out whether etcd has applied a replace to which it answered that it has no space. It
-    /// checks the space twice: before it proposes a request, which then is not applied, and again
-    /// when it applies one, which then *is* applied in spite of the answer (`quotaApplierV3` in its
-    /// source). After the answer this attempt is no longer under way, so a linearizable read shows
-    /// which of both it was.
-    async fn settle(
-        &mut self,
-        key: Encoded,
-        expected: &Expected,
-        value: &Bytes,
-        text: String,
-    ) -> Result<Replaced, Failure> {
-        let Ok((seen, found)) = self.read(key).await else {
-            return Err(Failure::Unknown(text));
-        };
-        let version = found.as_ref().map(|found| found.mod_revision.to_string());
-        let is_expected = version.as_deref() == expected.version.as_ref().map(Version::as_str);
-        match is_expected && seen.identity == expected.identity {
-            true => Err(Failure::Full(text)),
-            false => Ok(changed(read(seen, found), value)),
-        }
-    }
-}
-
-/// The outcome of a replace that was refused. Values differ, so the writer's own value means that an
-/// earlier attempt was applied.
-fn changed(read: Read, value: &Bytes) -> Replaced {
-    match read {
-        Read::Found {
-            version,
-            value: found,
-            seen,
-        } if found == *value => Replaced::Done { version, seen },
-        read => Replaced::Changed(read),
-    }
-}
-
-fn read(seen: Seen, found: Option<KeyValue>) -> Read {
-    match found {
-        None => Read::Absent(seen),
-        Some(found) => Read::Found {
-            version: Version::new(found.mod_revision.to_string()),
-            value: found.value.0,
-            seen,
-        },
-    }
-}
-
-impl Register for EtcdHome {
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
-        Box::pin(async move {
-            let mut connection = self.take()?;
-            let answer = connection.read(self.key(REGISTER, key)).await;
-            self.put_back(connection);
-            let (seen, found) = answer?;
-            Ok(match read(seen, found) {
-                Read::Found { version, seen, .. } if Some(&version) == known => {
-                    Read::Unchanged(seen)
-                }
-                read => read,
-            })
-        })
-    }
-
-    fn replace<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        expected: &'a Expected,
-        value: Bytes,
-    ) -> Answering<'a, Replaced> {
-        Box::pin(async move {
-            Self::LIMITS.check(key, &value)?;
-            let mut connection = self.take()?;
-            let key = self.key(REGISTER, key);
-            let replaced = connection.replace(key, expected, &value).await;
-            self.put_back(connection);
-            replaced
-        })
-    }
-
-    fn limits(&self) -> Limits {
-        Self::LIMITS
-    }
-}
 
 /// The part of the key that all registers have.
 const REGISTER: &str = "register";
@@ -363,88 +105,230 @@ const REGISTER: &str = "register";
 /// The part of the key that all files have.
 const FILE: &str = "file";
 
-impl Files for EtcdHome {
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
-        Box::pin(async move {
-            Self::LIMITS.check(name, &content)?;
-            let put = TxnOperation::Put {
-                key: self.key(FILE, name),
-                value: Encoded(content),
-            };
-            self.ask(&TxnRequest::of(vec![put])).await.map(drop)
+const RANGE: &str = "/v3/kv/range";
+
+const TXN: &str = "/v3/kv/txn";
+
+impl EtcdHome {
+    /// Creates the home. `attempt` is the longest time of a request; only an authentication may take
+    /// longer.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Misconfigured`] if the configuration is wrong. No request is sent.
+    pub fn new(access: EtcdAccess, attempt: Duration) -> Result<Self, Failure> {
+        Ok(Self {
+            state: Mutex::new(State::new(&access, attempt)?),
+            upkeep: Mutex::new(Upkeep::new(Instant::now())),
+            access,
+            attempt,
         })
     }
 
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
-        Box::pin(async move {
-            let request = RangeRequest {
-                key: self.key(FILE, name),
-                ..RangeRequest::default()
-            };
-            let found = self.ask(&request).await?.kvs.into_iter().next();
-            Ok(found.map(|found| found.value.0))
-        })
+    fn upkeep(&self) -> MutexGuard<'_, Upkeep> {
+        self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
-        Box::pin(async move {
-            for names in names.chunks(MOST_OPERATIONS) {
-                let deletions = names.iter().map(|name| TxnOperation::DeleteRange {
-                    key: self.key(FILE, name),
-                });
-                self.ask(&TxnRequest::of(deletions.collect())).await?;
+    fn key(&self, kind: &str, key: &RegisterKey) -> String {
+        format!("{}{kind}/{key}", self.access.prefix)
+    }
+
+    async fn get(&self, kind: &str, key: &RegisterKey) -> Result<Read, Failure> {
+        let answer = self.ask(RANGE, &range(&self.key(kind, key))).await?;
+        read(answer.identity, &answer.body)
+    }
+
+    /// Replaces or creates a key.
+    async fn put(
+        &self,
+        key: &RegisterKey,
+        expected: &Expected,
+        value: &Bytes,
+    ) -> Result<Replaced, Failure> {
+        // The identity is no part of the condition. So it is read first, unless the last answer has shown it.
+        if self.state().identity.as_ref() != Some(&expected.identity) {
+            let found = self.get(REGISTER, key).await?;
+            if *found.identity() != expected.identity {
+                return Ok(Replaced::Changed(found));
             }
-            Ok(())
+        }
+        let revision = expected.version.as_ref().map_or("0", Version::as_str);
+        let range = range(&self.key(REGISTER, key));
+        let request = json!({
+            "compare": [{"key": range["key"], "target": "MOD", "result": "EQUAL", "mod_revision": revision}],
+            "success": [{"request_put": {"key": range["key"], "value": STANDARD.encode(value)}}],
+            "failure": [{"request_range": range}],
+        });
+        let answer = match self.ask(TXN, &request).await {
+            // etcd checks the space twice: before it proposes a request, which then is not applied, and
+            // again when it applies one, which then *is* applied in spite of the answer
+            // (`quotaApplierV3` in its source). After the answer this attempt is no longer under way,
+            // so a linearizable read shows which of both it was.
+            Err(Failure::Full(text)) => {
+                let Ok(found) = self.get(REGISTER, key).await else {
+                    return Err(Failure::Unknown(text));
+                };
+                return Replaced::refused(found, expected, value).ok_or(Failure::Full(text));
+            }
+            Err(failure) => {
+                self.state().identity = None;
+                return Err(failure);
+            }
+            Ok(answer) => answer,
+        };
+        let is_done = answer.body["succeeded"] == true;
+        if is_done && answer.identity != expected.identity {
+            // Another cluster, whose key had the same revision, has applied it. This one may not have.
+            let identity = answer.identity;
+            let text = format!("home has members of another cluster, {identity}");
+            return Err(Failure::Unknown(text));
+        }
+        if is_done {
+            return Ok(Replaced::Done(Version::new(answer.revision())));
+        }
+        let found = read(
+            answer.identity,
+            &answer.body["responses"][0]["response_range"],
+        )?;
+        let contradiction = || Failure::Unknown("etcd refuses the revision that it shows".into());
+        Replaced::refused(found, expected, value).ok_or_else(contradiction)
+    }
+}
+
+/// Returns the request that reads a key.
+fn range(key: &str) -> Value {
+    json!({"key": STANDARD.encode(key)})
+}
+
+/// Returns the request that reads all keys with this prefix.
+fn range_of_prefix(prefix: &str) -> Value {
+    let mut end = prefix.as_bytes().to_vec();
+    let start = match end.last_mut() {
+        // No byte of UTF-8 is 255.
+        Some(last) => {
+            *last += 1;
+            prefix
+        }
+        // From the first key, and without an end.
+        None => {
+            end.push(0);
+            "\0"
+        }
+    };
+    json!({"key": STANDARD.encode(start), "range_end": STANDARD.encode(end)})
+}
+
+/// Returns a transaction without a condition.
+fn transaction(operations: impl Iterator<Item = Value>) -> Value {
+    json!({"success": operations.collect::<Vec<_>>()})
+}
+
+/// Returns the first key in the answer to a range request.
+fn read(identity: Identity, range: &Value) -> Result<Read, Failure> {
+    let found = &range["kvs"][0];
+    if found.is_null() {
+        return Ok(Read::Absent(identity));
+    }
+    Ok(Read::Found {
+        version: Version::new(text(&found["mod_revision"])),
+        value: decoded(&found["value"])?.into(),
+        identity,
+    })
+}
+
+fn decoded(base64: &Value) -> Result<Vec<u8>, Failure> {
+    let bytes = STANDARD.decode(text(base64));
+    bytes.map_err(|error| Failure::Unknown(format!("an answer is not etcd's: {error}")))
+}
+
+#[async_trait]
+impl Register for EtcdHome {
+    async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
+        Ok(match self.get(REGISTER, key).await? {
+            Read::Found {
+                version, identity, ..
+            } if Some(&version) == known => Read::Unchanged(identity),
+            read => read,
         })
     }
 
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
-        Box::pin(async move {
-            let all = format!("{}{FILE}/", self.config.prefix);
-            let prefix = format!("{all}{folder}/");
-            let request = RangeRequest {
-                range_end: Some(end_of_prefix(&prefix)),
-                key: prefix.into(),
-                keys_only: true,
-                ..RangeRequest::default()
-            };
-            let found = self.ask(&request).await?.kvs;
-            let names = found.iter().filter_map(|found| {
-                let key = std::str::from_utf8(&found.key.0).ok()?;
-                key.strip_prefix(&all)?.parse().ok()
-            });
-            Ok(names.collect())
-        })
+    async fn replace(
+        &self,
+        key: &RegisterKey,
+        expected: &Expected,
+        value: Bytes,
+    ) -> Result<Replaced, Failure> {
+        check_size(key, &value)?;
+        self.put(key, expected, &value).await
+    }
+}
+
+#[async_trait]
+impl Files for EtcdHome {
+    async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
+        check_size(name, &content)?;
+        let mut put = range(&self.key(FILE, name));
+        put["value"] = STANDARD.encode(content).into();
+        let request = transaction([json!({"request_put": put})].into_iter());
+        self.ask(TXN, &request).await.map(drop)
     }
 
-    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
-        Box::pin(async move {
-            let mut connection = self.take()?;
-            let keys: Vec<_> = keys.iter().map(|key| self.key(REGISTER, key)).collect();
-            let reads = connection.read_many(&keys).await;
-            self.put_back(connection);
-            reads
-        })
+    async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure> {
+        Ok(self.get(FILE, name).await?.into_value())
     }
 
-    fn maintain(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.maintain_at(Instant::now()))
+    async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure> {
+        for names in names.chunks(MOST_OPERATIONS) {
+            let keys = names.iter().map(|name| range(&self.key(FILE, name)));
+            let deletions = keys.map(|key| json!({"request_delete_range": key}));
+            self.ask(TXN, &transaction(deletions)).await?;
+        }
+        Ok(())
+    }
+
+    async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure> {
+        let all = format!("{}{FILE}/", self.access.prefix);
+        let mut request = range_of_prefix(&format!("{all}{folder}/"));
+        request["keys_only"] = true.into();
+        let answer = self.ask(RANGE, &request).await?;
+        let found = answer.body["kvs"].as_array().into_iter().flatten();
+        let names = found.filter_map(|found| {
+            let key = String::from_utf8(decoded(&found["key"]).ok()?).ok()?;
+            key.strip_prefix(&all)?.parse().ok()
+        });
+        Ok(names.collect())
+    }
+
+    /// Reads in one transaction as many as etcd permits.
+    async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
+        let mut reads = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(MOST_OPERATIONS) {
+            let ranges = keys.iter().map(|key| range(&self.key(REGISTER, key)));
+            let ranges = ranges.map(|range| json!({"request_range": range}));
+            let answer = self.ask(TXN, &transaction(ranges)).await?;
+            if answer.responses().len() != keys.len() {
+                let text = "etcd has not answered all reads of a transaction";
+                return Err(Failure::Unknown(text.into()));
+            }
+            for response in answer.responses() {
+                let identity = answer.identity.clone();
+                reads.push(read(identity, &response["response_range"])?);
+            }
+        }
+        Ok(reads)
+    }
+
+    async fn maintain(&self) {
+        self.maintain_at(Instant::now()).await;
     }
 
     fn facts(&self) -> HomeFacts {
-        let upkeep = self.upkeep();
-        let versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
-        let size = upkeep.size;
+        let (upkeep, state) = (self.upkeep(), self.state());
+        let warnings = state.warnings().chain(&upkeep.warning);
         HomeFacts {
-            version: versions.last.clone(),
-            bytes: size.map(|size| size.in_use),
-            quota_bytes: size.map(|size| size.quota),
-            warnings: versions
-                .warnings
-                .values()
-                .chain(&upkeep.warning)
-                .cloned()
-                .collect(),
+            version: state.version.clone(),
+            warnings: warnings.cloned().collect(),
+            ..upkeep.size.clone()
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The meaning of etcd's refusals: whether a request was applied, and what the operator has to
 //! change.
 
-use super::wire::ErrorAnswer;
+use serde_json::Value;
+
+use super::EtcdAccess;
 use crate::Failure;
 
 /// The reason why a request to one member failed.
@@ -13,48 +15,39 @@ pub(super) enum Refusal {
     Refused(Failure),
     /// The token is missing, or no longer valid. The request was not applied.
     Token(String),
-    /// The user can't be authenticated, because etcd has no authentication.
-    NoAuthentication,
     /// The connection ended before an answer. The outcome is unknown.
     Cut(String),
     /// The outcome is unknown.
     Unknown(String),
 }
 
-/// The parts of a request that messages contain.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
-    /// The URL of the member.
-    pub(super) url: &'a str,
-    pub(super) path: &'a str,
-    pub(super) user: Option<&'a str>,
-    /// Whether the client has a certificate.
-    pub(super) has_certificate: bool,
-    /// The beginning of the keys.
-    pub(super) prefix: &'a str,
-    /// The size of the request.
-    pub(super) bytes: usize,
-}
-
-const INVALID_ARGUMENT: u32 = 3;
-const PERMISSION_DENIED: u32 = 7;
-const RESOURCE_EXHAUSTED: u32 = 8;
-const FAILED_PRECONDITION: u32 = 9;
-const UNAUTHENTICATED: u32 = 16;
+const INVALID_ARGUMENT: u64 = 3;
+const PERMISSION_DENIED: u64 = 7;
+const RESOURCE_EXHAUSTED: u64 = 8;
+const FAILED_PRECONDITION: u64 = 9;
+const UNAUTHENTICATED: u64 = 16;
 
 /// Returns the meaning of an answer that is not a success.
 ///
 /// A refusal is definite only if it is in this list. All others leave the outcome unknown, because
 /// etcd also answers with an error when a proposal may still be applied: `request timed out`,
 /// `leader changed`, `unavailable`.
-pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Refusal {
-    let Asked { url, path, .. } = asked;
+pub(super) fn meaning(
+    access: &EtcdAccess,
+    url: &str,
+    path: &str,
+    bytes: usize,
+    status: u16,
+    body: &[u8],
+) -> Refusal {
     let text = String::from_utf8_lossy(body);
-    let answer: ErrorAnswer = serde_json::from_slice(body).unwrap_or_default();
-    let message = &*answer.message;
+    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    let message = answer["message"].as_str().unwrap_or_default();
+    let code = answer["code"].as_u64().unwrap_or_default();
+    let user = access.user.as_deref();
     let refused = |message| Refusal::Refused(Failure::Misconfigured(message));
     let member = |message| Refusal::Member(Failure::Misconfigured(message));
-    match (status, answer.code) {
+    match (status, code) {
         (404, 0) => member(format!(
             "etcd at {url} answers 404 to {path}: its JSON gateway is off (--enable-grpc-gateway) \
              or on another port (--listen-client-http-urls)"
@@ -67,35 +60,33 @@ pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Refusal {
         (_, INVALID_ARGUMENT) if message.contains("auth store is old") => {
             Refusal::Token(format!("etcd at {url}: {message}"))
         }
-        (_, INVALID_ARGUMENT) if message.contains("user name is empty") => match asked.user {
+        (_, INVALID_ARGUMENT) if message.contains("user name is empty") => match user {
             Some(_) => Refusal::Token(format!("etcd at {url}: {message}")),
-            None if asked.has_certificate => refused(common_name()),
+            None if access.certificate.is_some() => refused(common_name()),
             None => refused(
                 "etcd requires a user: write a user into home, and password_file".to_owned(),
             ),
         },
         (_, INVALID_ARGUMENT) if message.contains("authentication failed") => {
-            let user = asked.user.unwrap_or_default();
+            let user = user.unwrap_or_default();
             refused(format!(
                 "etcd refuses the password of the user {user}: correct the file \
                  password_file, which is read again at the next attempt"
             ))
         }
-        (_, INVALID_ARGUMENT) if message.contains("request is too large") => too_large(asked),
+        (_, INVALID_ARGUMENT) if message.contains("request is too large") => too_large(bytes),
         (_, INVALID_ARGUMENT) if message.contains("too many operations") => refused(
             "etcd permits too few operations in a transaction: set its option --max-txn-ops to at \
              least 128, its default"
                 .to_owned(),
         ),
-        (_, INVALID_ARGUMENT) if message.contains("duplicate key") => refused(format!(
-            "etcd at {url} refuses an append of tenure, which is an error in tenure: {message}"
-        )),
+        // The answer to an authentication.
         (_, FAILED_PRECONDITION) if message.contains("authentication is not enabled") => {
-            Refusal::NoAuthentication
+            Refusal::Refused(Failure::NotApplied("etcd has no authentication".to_owned()))
         }
         (_, PERMISSION_DENIED) if message.contains("permission denied") => {
-            let user = asked.user.unwrap_or("of this connection");
-            let prefix = asked.prefix;
+            let user = user.unwrap_or("of this connection");
+            let prefix = &access.prefix;
             refused(format!(
                 "the etcd user {user} may not use {path} for keys below {prefix}: etcdctl role \
                  grant-permission ROLE readwrite --prefix=true {prefix}"
@@ -108,7 +99,7 @@ pub(super) fn meaning(asked: Asked<'_>, status: u16, body: &[u8]) -> Refusal {
                     .to_owned(),
             ))
         }
-        (_, RESOURCE_EXHAUSTED) if message.contains("larger than max") => too_large(asked),
+        (_, RESOURCE_EXHAUSTED) if message.contains("larger than max") => too_large(bytes),
         (_, RESOURCE_EXHAUSTED) if message.contains("too many requests") => {
             Refusal::Member(Failure::NotApplied(format!("etcd at {url}: {message}")))
         }
@@ -126,37 +117,30 @@ fn common_name() -> String {
         .to_owned()
 }
 
-fn too_large(asked: Asked<'_>) -> Refusal {
+fn too_large(bytes: usize) -> Refusal {
     Refusal::Refused(Failure::Misconfigured(format!(
-        "etcd refuses a request of {} bytes: set its option --max-request-bytes to at least \
-         1572864, its default",
-        asked.bytes
+        "etcd refuses a request of {bytes} bytes: set its option --max-request-bytes to at least \
+         1572864, its default"
     )))
 }
 
 /// Returns the beginning of a body that is not etcd's, in one line.
 fn beginning(body: &str) -> String {
-    body.split_whitespace()
-        .flat_map(|word| [word, " "])
-        .collect::<String>()
-        .trim_end()
-        .chars()
-        .take(120)
-        .collect()
+    let words: Vec<&str> = body.split_whitespace().collect();
+    words.join(" ").chars().take(120).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ASKED: Asked<'_> = Asked {
-        url: "http://etcd:2379",
-        path: "/v3/kv/txn",
-        user: Some("tenure"),
-        has_certificate: false,
-        prefix: "tenure/",
-        bytes: 2_000_000,
-    };
+    /// The meaning of an answer to a transaction of the user `tenure`.
+    fn meaning(status: u16, body: &str) -> Refusal {
+        let mut access = EtcdAccess::new(Vec::new());
+        access.user = Some("tenure".into());
+        let (url, path) = ("http://etcd:2379", "/v3/kv/txn");
+        super::meaning(&access, url, path, 2_000_000, status, body.as_bytes())
+    }
 
     fn answer(code: u32, message: &str) -> String {
         format!(r#"{{"error":"{message}","message":"{message}","code":{code}}}"#)
@@ -181,7 +165,7 @@ mod tests {
             (429, 8, "something new"),
             (400, 9, "something new"),
         ] {
-            let meaning = meaning(ASKED, status, answer(code, message).as_bytes());
+            let meaning = meaning(status, &answer(code, message));
             let expected = format!("etcd at http://etcd:2379: {message}");
             assert_eq!(meaning, Refusal::Unknown(expected), "{message}");
         }
@@ -190,7 +174,7 @@ mod tests {
     #[test]
     fn the_answer_of_another_service_is_shown_in_one_line() {
         let page = format!("<html>\n  <p>Bad Gateway</p>{}", "x".repeat(1_000));
-        let Refusal::Unknown(message) = meaning(ASKED, 502, page.as_bytes()) else {
+        let Refusal::Unknown(message) = meaning(502, &page) else {
             panic!("a definite refusal")
         };
         let begin = "http://etcd:2379 answers 502 to /v3/kv/txn: <html> <p>Bad Gateway</p>xxx";
@@ -200,11 +184,7 @@ mod tests {
 
     #[test]
     fn an_overloaded_member_has_not_applied_the_request() {
-        let meaning = meaning(
-            ASKED,
-            429,
-            answer(8, "etcdserver: too many requests").as_bytes(),
-        );
+        let meaning = meaning(429, &answer(8, "etcdserver: too many requests"));
         let message = "etcd at http://etcd:2379: etcdserver: too many requests".to_owned();
         assert_eq!(meaning, Refusal::Member(Failure::NotApplied(message)));
     }
@@ -231,7 +211,7 @@ mod tests {
                 "--max-txn-ops",
             ),
         ] {
-            let meaning = meaning(ASKED, status, answer(code, message).as_bytes());
+            let meaning = meaning(status, &answer(code, message));
             let Refusal::Refused(Failure::Misconfigured(text)) = meaning else {
                 panic!("{meaning:?}")
             };
@@ -246,7 +226,7 @@ mod tests {
             (3, "etcdserver: revision of auth store is old"),
             (3, "etcdserver: user name is empty"),
         ] {
-            let meaning = meaning(ASKED, 400, answer(code, message).as_bytes());
+            let meaning = meaning(400, &answer(code, message));
             assert!(matches!(meaning, Refusal::Token(_)), "{meaning:?}");
         }
     }

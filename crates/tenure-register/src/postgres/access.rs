@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::settings::{Encryption, Settings};
-use super::tls;
+use super::settings::Settings;
 use crate::Failure;
 
 /// The access to PostgreSQL.
@@ -56,22 +55,6 @@ impl PostgresAccess {
         }
     }
 
-    /// Checks the connection string and the files that it names, and warns if TLS does not check the
-    /// server. `attempt` is the longest time of a request.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure::Misconfigured`]
-    pub fn check(&self, attempt: Duration) -> Result<(), Failure> {
-        let (settings, _) = self.read(attempt)?;
-        if settings.encryption == Encryption::Unverified && settings.root_certificate.is_none() {
-            tracing::warn!(
-                "sslmode=require does not check the certificate of PostgreSQL: use verify-full"
-            );
-        }
-        Ok(())
-    }
-
     /// Reads the connection string and the files that it names.
     pub(super) fn read(&self, attempt: Duration) -> Result<(Settings, MakeRustlsConnect), Failure> {
         let (place, text) = match &self.url {
@@ -87,7 +70,7 @@ impl PostgresAccess {
         let wrong = |error| Failure::Misconfigured(format!("{place}: {error}"));
         let variable = |name: &str| std::env::var(name).ok();
         let settings = Settings::parse(&text, attempt, variable).map_err(wrong)?;
-        let tls = tls::connector(&settings).map_err(wrong)?;
+        let tls = MakeRustlsConnect::new(settings.tls.config().map_err(wrong)?);
         Ok((settings, tls))
     }
 }

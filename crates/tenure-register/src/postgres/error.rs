@@ -2,14 +2,14 @@
 
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-use crate::certificates::CertificateNames;
+use crate::tls::TlsNames;
 use crate::{Failure, describe};
 
 /// The names in messages about certificates.
-const CERTIFICATES: CertificateNames = CertificateNames {
+pub(super) const TLS: TlsNames = TlsNames {
     service: "PostgreSQL",
     authorities: "sslrootcert",
-    client: "sslcert and sslkey",
+    client: ["sslcert", "sslkey"],
     client_authorities: "ssl_ca_file of PostgreSQL",
 };
 
@@ -22,54 +22,20 @@ pub(super) enum Stage {
     Sent,
 }
 
-/// A call that failed.
-#[derive(Debug)]
-pub(super) struct PostgresFailure {
-    /// What is known about the call.
-    pub(super) error: Failure,
-    /// Whether the connection can be used again.
-    pub(super) keeps_connection: bool,
-}
-
-impl PostgresFailure {
-    /// Returns a failure after which the connection is closed.
-    pub(super) const fn closing(error: Failure) -> Self {
-        Self {
-            error,
-            keeps_connection: false,
-        }
-    }
-
-    /// Returns the outcome of this error. `subject` names the server.
-    pub(super) fn of(error: &tokio_postgres::Error, stage: Stage, subject: &str) -> Self {
-        let Some(reported) = error.as_db_error() else {
-            let text = format!("{subject}: {}", describe(error));
-            // Without a client certificate the server answers with an error of its own.
-            return Self::closing(match (stage, CERTIFICATES.explain(error, true)) {
-                (Stage::Before, Some(reason)) => {
-                    Failure::Misconfigured(format!("{subject}: {reason}"))
-                }
-                (Stage::Before, None) => Failure::NotApplied(text),
-                (Stage::Sent, _) => Failure::Unknown(text),
-            });
+/// Returns what is known about a call that failed with this error. `subject` names the server.
+pub(super) fn failure(error: &tokio_postgres::Error, stage: Stage, subject: &str) -> Failure {
+    let Some(reported) = error.as_db_error() else {
+        let text = format!("{subject}: {}", describe(error));
+        // Without a client certificate the server answers with an error of its own.
+        return match (stage, TLS.explain(error, true)) {
+            (Stage::Before, Some(reason)) => Failure::Misconfigured(format!("{subject}: {reason}")),
+            (Stage::Before, None) => Failure::NotApplied(text),
+            (Stage::Sent, _) => Failure::Unknown(text),
         };
-        let is_session_alive = reported.parsed_severity() == Some(Severity::Error);
-        let error = outcome(
-            reported.code(),
-            is_session_alive,
-            stage,
-            format!("{subject}: {}", text_of(reported)),
-        );
-        Self {
-            // A server that became a standby is left for the next one of the connection string. So
-            // is one on which a row stays locked: a former primary that waits for its standby for
-            // ever keeps that lock, and the standby may have been promoted.
-            keeps_connection: is_session_alive
-                && !["25006", "55000", "55P03"].contains(&reported.code().code())
-                && !matches!(error, Failure::Unknown(_)),
-            error,
-        }
-    }
+    };
+    let is_session_alive = reported.parsed_severity() == Some(Severity::Error);
+    let text = format!("{subject}: {}", text_of(reported));
+    outcome(reported.code(), is_session_alive, stage, text)
 }
 
 /// Returns the outcome for an error of the server.

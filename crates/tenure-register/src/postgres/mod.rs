@@ -15,40 +15,36 @@
 //!   standby was cancelled as a success with a warning, and others see it, although the standby may
 //!   not have it. So a request that takes too long closes its connection, and a replace with any
 //!   warning has an unknown outcome.
-//! - A read proves nothing. If a refusal shows the writer's own value, an earlier attempt was
-//!   applied, but its commit may not be durable. So the value is written again, unchanged: a commit
-//!   that is acknowledged covers all before it.
+//! - A read proves nothing. If the writer's own value is there, an earlier attempt was applied, but
+//!   its commit may not be durable. So the value is written again, unchanged: a commit that is
+//!   acknowledged covers all before it.
 
 mod access;
-mod connection_string;
 mod error;
 mod opening;
-mod password_file;
-mod schema;
 mod session;
 mod settings;
-mod tls;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use bytes::Bytes;
-use tenure_core::UnixMillis;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
+use tracing::warn;
 
 pub use self::access::{Failover, PostgresAccess, PostgresUrl};
-use self::error::PostgresFailure;
-use self::opening::humane;
-use self::schema::PostgresSchema;
+use self::opening::{humane, quoted};
 use self::session::PostgresSession;
+use crate::tls::TlsCheck;
 use crate::{
-    Answering, BoxFuture, Expected, Failure, Files, HomeFacts, Identity, Limits, Read, Register,
-    RegisterKey, Replaced, Seen, Version, note_warning,
+    Expected, Failure, Files, HomeFacts, Identity, Read, Register, RegisterKey, Replaced, Version,
+    check_size, note_warning,
 };
 
 /// A schema of PostgreSQL with the tables `register` and `file`, which are created if they are
@@ -56,7 +52,8 @@ use crate::{
 #[derive(Debug)]
 pub struct PostgresHome {
     access: PostgresAccess,
-    schema: PostgresSchema,
+    /// The name of the schema in statements.
+    schema: String,
     attempt: Duration,
     /// The part of each write that makes it durable.
     durable: String,
@@ -110,27 +107,27 @@ const DURABLE: &str = "(select set_config('synchronous_commit', 'on', true),
     set_config('lock_timeout', '{ms}', true)) as durable";
 
 /// Reads registers with these keys. A standby has no current file of the log, so it does not answer.
-const READ: &str = "select (select {id}), {date}, r.version,
+const READ: &str = "select (select {id}), r.version,
         case when r.version is distinct from $2 then r.value end, r.key
     from (select 1) as one left join {s}.register r on r.key = any($1)";
 
 /// Does one of the next two, and reads the register as it was when the statement began.
-const WRITE: &str = "with home as (select {id} as id), won as ({write} returning 1)
-    select (select id from home), {date}, r.version, r.value, exists (select from won)
+const WRITE: &str = "with home as (select {id} as id), won as ({write} returning r.version)
+    select (select id from home), r.version, r.value, (select version from won)
     from (select 1) as one left join {s}.register r on r.key = $1";
 
-/// Replaces a version. PostgreSQL evaluates the condition again after a wait for the lock of the row,
-/// on the newest version of the row.
-const REPLACE: &str = "update {s}.register r set version = $3, value = $4 from {durable}
-    where r.key = $1 and r.version = $2 and (select id from home) = $5";
+/// Replaces a version, or writes the writer's own value again. PostgreSQL evaluates the condition again
+/// after a wait for the lock of the row, on the newest version of the row.
+const REPLACE: &str = "update {s}.register r set value = $4,
+        version = case when r.value = $4 then r.version else $3 end
+    from {durable}
+    where r.key = $1 and (r.version = $2 or r.value = $4) and (select id from home) = $5";
 
-/// Creates a register. It waits for another client that creates it at the same time.
-const CREATE: &str = "insert into {s}.register (key, version, value)
+/// Creates a register, or writes the writer's own value again. It waits for another client that creates
+/// it at the same time.
+const CREATE: &str = "insert into {s}.register as r (key, version, value)
     select $1, $3, $4 from {durable} where $2 is null and (select id from home) = $5
-    on conflict do nothing";
-
-/// The date in milliseconds.
-const DATE: &str = "(extract(epoch from clock_timestamp()) * 1000)::bigint";
+    on conflict (key) do update set value = excluded.value where r.value = excluded.value";
 
 const WRITE_FILE: &str = "insert into {s}.file (name, content) select $1, $2 from {durable}
     on conflict (name) do update set content = excluded.content";
@@ -147,12 +144,6 @@ const LIST_FILES: &str = "select name from {s}.file
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl PostgresHome {
-    /// The limits of a home in PostgreSQL. It takes larger values, but its log has each one twice.
-    pub const LIMITS: Limits = Limits {
-        value: 1 << 20,
-        has_date: true,
-    };
-
     /// Creates the home. `attempt` is the longest time of a request; only opening a connection may
     /// take longer.
     ///
@@ -160,12 +151,22 @@ impl PostgresHome {
     ///
     /// [`Failure::Misconfigured`] if the access is wrong. No request is sent.
     pub fn new(access: PostgresAccess, attempt: Duration) -> Result<Self, Failure> {
-        access.check(attempt)?;
-        let schema = PostgresSchema::new(&access.schema)?;
+        let (settings, _) = access.read(attempt)?;
+        if settings.tls.check == TlsCheck::Nothing {
+            warn!("sslmode=require does not check the certificate of PostgreSQL: use verify-full");
+        }
+        let name = &access.schema;
+        // PostgreSQL cuts longer names without an error.
+        if name.is_empty() || name.len() > 63 || name.contains('\0') || name.starts_with("pg_") {
+            return Err(Failure::Misconfigured(format!(
+                "schema={name} is not a name for a schema: use 1 to 63 bytes that do \
+                 not begin with pg_, for example \"tenure\""
+            )));
+        }
         let lock_timeout = (attempt * 3 / 4).as_millis().max(1);
         Ok(Self {
+            schema: quoted(name),
             access,
-            schema,
             attempt,
             durable: DURABLE.replace("{ms}", &lock_timeout.to_string()),
             permits: Semaphore::new(MOST_CONNECTIONS),
@@ -187,21 +188,8 @@ impl PostgresHome {
         self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn session(&self) -> Result<PostgresSession, Failure> {
-        let idle = self.idle().pop();
-        if let Some(mut session) = idle
-            && session.is_open().await
-        {
-            return Ok(session);
-        }
-        let opened = self.access.open(&self.schema, self.attempt, &self.first);
-        let session = opened.await?;
-        self.upkeep().version = Some(session.version);
-        Ok(session)
-    }
-
-    /// Sends a statement, over a connection that no other request uses. If the caller gives the
-    /// request up, its connection is closed.
+    /// Sends a statement, over a connection that no other request uses. If the caller gives the request
+    /// up, its connection is closed.
     async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Failure> {
         let Ok(_permit) = timeout(self.attempt, self.permits.acquire()).await else {
             return Err(Failure::NotApplied(format!(
@@ -209,59 +197,31 @@ impl PostgresHome {
                 humane(self.attempt)
             )));
         };
-        let mut session = self.session().await?;
-        let sql = sql
-            .replace("{durable}", &self.durable)
-            .replace("{date}", DATE);
+        let idle = self.idle().pop();
+        let session = match idle.filter(|session| !session.client.is_closed()) {
+            Some(session) => session,
+            None => self.open().await?,
+        };
+        let sql = sql.replace("{durable}", &self.durable);
         let sql = sql.replace("{id}", session.identity_sql);
         // Last, because the name of a schema may contain anything.
-        let sql = self.schema.within(&sql);
-        let answer = session.send(|client| client.query_typed(&sql, parameters));
-        let failed = match timeout(self.attempt, answer).await {
-            Ok(Ok(rows)) => {
-                self.idle().push(session);
-                return Ok(rows);
-            }
-            Ok(Err(failed)) => failed,
-            Err(_) => PostgresFailure::closing(Failure::Unknown(format!(
-                "{}: no answer in {}",
-                session.name,
-                humane(self.attempt)
-            ))),
-        };
-        if failed.keeps_connection {
+        let sql = sql.replace("{s}", &self.schema);
+        let answer = timeout(self.attempt, session.query(&sql, parameters)).await;
+        let answer = answer.unwrap_or_else(|_| {
+            let (name, attempt) = (&session.name, humane(self.attempt));
+            Err(Failure::Unknown(format!("{name}: no answer in {attempt}")))
+        });
+        if let Ok(_) | Err(Failure::Misconfigured(_)) = answer {
+            // A new connection would create tables that were deleted.
             self.idle().push(session);
         } else {
-            // The others lead to the same server.
+            // The server may have become a standby. Or it is a former primary that waits for its standby
+            // for ever and keeps the locks of rows, and the standby was promoted. The other connections
+            // lead to the same server, so the next one of the connection string is asked.
             self.idle().clear();
             self.first.fetch_add(1, Ordering::Relaxed);
         }
-        Err(failed.error)
-    }
-
-    /// Sends one replace. Returns whether it was applied, and the register as it was before.
-    async fn send(
-        &self,
-        key: &RegisterKey,
-        expected: Option<&Version>,
-        identity: &Identity,
-        version: &Version,
-        value: &[u8],
-    ) -> Result<(bool, Read), Failure> {
-        let write = match expected {
-            Some(_) => REPLACE,
-            None => CREATE,
-        };
-        let parameters: [Parameter<'_>; 5] = [
-            (&key.as_str(), Type::TEXT),
-            (&expected.map(Version::as_str), Type::TEXT),
-            (&version.as_str(), Type::TEXT),
-            (&value, Type::BYTEA),
-            (&identity.as_str(), Type::TEXT),
-        ];
-        let sql = WRITE.replace("{write}", write);
-        let rows = self.query(&sql, &parameters).await?;
-        Ok((column(first(&rows)?, 4)?, read(first(&rows)?)?))
+        answer
     }
 
     /// Reads registers: one row at least, and one for each that there is.
@@ -277,32 +237,19 @@ impl PostgresHome {
     }
 }
 
-/// Reads the origin, the version and the value, which begin each row of registers.
+/// Reads the identity, the version and the value, which begin each row of registers.
 fn read(row: &Row) -> Result<Read, Failure> {
-    let date: i64 = column(row, 1)?;
-    let seen = Seen {
-        identity: Identity::new(column::<&str>(row, 0)?),
-        date: date.try_into().ok().map(UnixMillis::new),
-    };
-    let value: Option<&[u8]> = column(row, 3)?;
-    Ok(match (column::<Option<&str>>(row, 2)?, value) {
-        (None, _) => Read::Absent(seen),
-        (Some(_), None) => Read::Unchanged(seen),
+    let identity = Identity::new(column::<&str>(row, 0)?);
+    let value: Option<&[u8]> = column(row, 2)?;
+    Ok(match (column::<Option<&str>>(row, 1)?, value) {
+        (None, _) => Read::Absent(identity),
+        (Some(_), None) => Read::Unchanged(identity),
         (Some(version), Some(value)) => Read::Found {
             version: Version::new(version),
             value: Bytes::copy_from_slice(value),
-            seen,
+            identity,
         },
     })
-}
-
-/// Whether a read shows this version at this home.
-fn shows(read: &Read, identity: &Identity, version: Option<&Version>) -> bool {
-    let found = match read {
-        Read::Found { version, .. } => Some(version),
-        _ => None,
-    };
-    read.seen().identity == *identity && found == version
 }
 
 fn first(rows: &[Row]) -> Result<&Row, Failure> {
@@ -315,142 +262,106 @@ fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, Failure> 
     value.map_err(|error| Failure::Unknown(format!("PostgreSQL: {error}")))
 }
 
+#[async_trait]
 impl Register for PostgresHome {
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
-        Box::pin(async move {
-            let rows = self.select(std::slice::from_ref(key), known).await?;
-            read(first(&rows)?)
-        })
+    async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
+        let rows = self.select(std::slice::from_ref(key), known).await?;
+        read(first(&rows)?)
     }
 
-    fn replace<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        expected: &'a Expected,
+    async fn replace(
+        &self,
+        key: &RegisterKey,
+        expected: &Expected,
         value: Bytes,
-    ) -> Answering<'a, Replaced> {
-        Box::pin(async move {
-            Self::LIMITS.check(key, &value)?;
-            let Expected { version, identity } = expected;
-            let (mut expected, mut version) = (version.clone(), Version::random()?);
-            loop {
-                let sent = self.send(key, expected.as_ref(), identity, &version, &value);
-                let (is_done, mut found) = match sent.await {
-                    // Without this one, the earlier attempt may not be durable.
-                    Err(failure) if expected.as_ref() == Some(&version) => {
-                        return Err(Failure::Unknown(failure.to_string()));
-                    }
-                    sent => sent?,
-                };
-                if is_done {
-                    let seen = found.seen().clone();
-                    return Ok(Replaced::Done { version, seen });
-                }
-                // The statement was refused by a newer version than it shows.
-                if shows(&found, identity, expected.as_ref()) {
-                    found = Register::read(self, key, None).await?;
-                }
-                match found {
-                    Read::Found {
-                        version: own,
-                        value: found,
-                        seen,
-                    } if found == value && seen.identity == *identity => {
-                        // An earlier attempt was applied. It counts when it is durable.
-                        (expected, version) = (Some(own.clone()), own);
-                    }
-                    found if shows(&found, identity, expected.as_ref()) => {
-                        let text = format!("PostgreSQL: {key} was changed at the same time");
-                        return Err(Failure::NotApplied(text));
-                    }
-                    found => return Ok(Replaced::Changed(found)),
-                }
+    ) -> Result<Replaced, Failure> {
+        check_size(key, &value)?;
+        let version = expected.version.as_ref().map(Version::as_str);
+        let sql = WRITE.replace("{write}", version.map_or(CREATE, |_| REPLACE));
+        let new = Version::random()?;
+        let parameters: [Parameter<'_>; 5] = [
+            (&key.as_str(), Type::TEXT),
+            (&version, Type::TEXT),
+            (&new.as_str(), Type::TEXT),
+            (&&value[..], Type::BYTEA),
+            (&expected.identity.as_str(), Type::TEXT),
+        ];
+        // A statement that has waited for the winner shows the value before that of the winner. So the
+        // second one is refused by the value that it shows.
+        for _ in 0..2 {
+            let rows = self.query(&sql, &parameters).await?;
+            let row = first(&rows)?;
+            if let Some(version) = column::<Option<&str>>(row, 3)? {
+                return Ok(Replaced::Done(Version::new(version)));
             }
-        })
-    }
-
-    fn limits(&self) -> Limits {
-        Self::LIMITS
+            let found = read(row)?;
+            if !found.is_expected(expected) {
+                return Ok(Replaced::Changed(found));
+            }
+        }
+        let text = format!("PostgreSQL: {key} was changed at the same time");
+        Err(Failure::NotApplied(text))
     }
 }
 
+#[async_trait]
 impl Files for PostgresHome {
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
-        Box::pin(async move {
-            Self::LIMITS.check(name, &content)?;
-            let parameters: [Parameter<'_>; 2] =
-                [(&name.as_str(), Type::TEXT), (&&content[..], Type::BYTEA)];
-            self.query(WRITE_FILE, &parameters).await.map(drop)
-        })
+    async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
+        check_size(name, &content)?;
+        let parameters: [Parameter<'_>; 2] =
+            [(&name.as_str(), Type::TEXT), (&&content[..], Type::BYTEA)];
+        self.query(WRITE_FILE, &parameters).await.map(drop)
     }
 
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
-        Box::pin(async move {
-            let parameters: [Parameter<'_>; 1] = [(&name.as_str(), Type::TEXT)];
-            let rows = self.query(READ_FILE, &parameters).await?;
-            let content = rows
-                .first()
-                .map(|row| column::<&[u8]>(row, 0))
-                .transpose()?;
-            Ok(content.map(Bytes::copy_from_slice))
-        })
+    async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure> {
+        let parameter = (&name.as_str() as _, Type::TEXT);
+        let rows = self.query(READ_FILE, &[parameter]).await?;
+        let content = rows.first().map(|row| column(row, 0)).transpose()?;
+        Ok(content.map(Bytes::copy_from_slice))
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
-        Box::pin(async move {
-            let names: Vec<&str> = names.iter().map(RegisterKey::as_str).collect();
-            let parameters: [Parameter<'_>; 1] = [(&names, Type::TEXT_ARRAY)];
-            self.query(DELETE_FILES, &parameters).await.map(drop)
-        })
+    async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure> {
+        let names: Vec<&str> = names.iter().map(RegisterKey::as_str).collect();
+        let parameter = (&names as _, Type::TEXT_ARRAY);
+        self.query(DELETE_FILES, &[parameter]).await.map(drop)
     }
 
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
-        Box::pin(async move {
-            let parameters: [Parameter<'_>; 1] = [(&folder.as_str(), Type::TEXT)];
-            let rows = self.query(LIST_FILES, &parameters).await?;
-            let names = rows
-                .iter()
-                .map(|row| Ok(column::<&str>(row, 0)?.parse().ok()));
-            Ok(names
-                .collect::<Result<Vec<_>, _>>()?
-                .into_iter()
-                .flatten()
-                .collect())
-        })
+    async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure> {
+        let parameter = (&folder.as_str() as _, Type::TEXT);
+        let rows = self.query(LIST_FILES, &[parameter]).await?;
+        let names = rows.iter().map(|row| column::<&str>(row, 0));
+        let names = names.collect::<Result<Vec<_>, _>>()?;
+        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
-        Box::pin(async move {
-            let rows = self.select(keys, None).await?;
-            let seen = read(first(&rows)?)?.seen().clone();
-            let mut found = HashMap::new();
-            for row in &rows {
-                found.insert(column::<Option<&str>>(row, 4)?, read(row)?);
-            }
-            let reads = keys.iter().map(|key| {
-                let found = found.get(&Some(key.as_str())).cloned();
-                found.unwrap_or_else(|| Read::Absent(seen.clone()))
-            });
-            Ok(reads.collect())
-        })
+    async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
+        let rows = self.select(keys, None).await?;
+        let identity = read(first(&rows)?)?.identity().clone();
+        let mut found = HashMap::new();
+        for row in &rows {
+            found.insert(column::<Option<&str>>(row, 3)?, read(row)?);
+        }
+        let reads = keys.iter().map(|key| {
+            let found = found.get(&Some(key.as_str())).cloned();
+            found.unwrap_or_else(|| Read::Absent(identity.clone()))
+        });
+        Ok(reads.collect())
     }
 
     /// Checks that a fail-over which is declared lossless can be so.
-    fn maintain(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            let now = Instant::now();
-            if self.access.failover == Failover::None || now < self.upkeep().check_at {
-                return;
-            }
-            self.upkeep().check_at = now + CHECK_EVERY;
-            let rows = self.query(STANDBYS, &[]).await;
-            let found = rows.and_then(|rows| column::<bool>(first(&rows)?, 0));
-            // Without an answer nothing is known.
-            if let Ok(may_lose) = found {
-                let warning = may_lose.then(|| MAY_LOSE.to_owned());
-                note_warning(&mut self.upkeep().warning, warning);
-            }
-        })
+    async fn maintain(&self) {
+        let now = Instant::now();
+        if self.access.failover == Failover::None || now < self.upkeep().check_at {
+            return;
+        }
+        self.upkeep().check_at = now + CHECK_EVERY;
+        let rows = self.query(STANDBYS, &[]).await;
+        let found = rows.and_then(|rows| column::<bool>(first(&rows)?, 0));
+        // Without an answer nothing is known.
+        if let Ok(may_lose) = found {
+            let warning = may_lose.then(|| MAY_LOSE.to_owned());
+            note_warning(&mut self.upkeep().warning, warning);
+        }
     }
 
     fn facts(&self) -> HomeFacts {

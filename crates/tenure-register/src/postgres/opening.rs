@@ -1,14 +1,15 @@
 //! Opening a session: the server, its checks, the tables, and the identity.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
-use super::access::{Failover, PostgresAccess};
-use super::error::PostgresFailure;
-use super::schema::PostgresSchema;
+use tokio_postgres::types::Type;
+
+use super::PostgresHome;
+use super::access::Failover;
 use super::session::PostgresSession;
 use super::settings::Settings;
 use crate::{Failure, describe};
@@ -18,6 +19,30 @@ const LEAST_VERSION: u32 = 130_000;
 
 /// How often a client tries to create the tables while others create them, too.
 const CREATE_ATTEMPTS: usize = 5;
+
+/// The properties of a server, as text.
+const INSPECT: &str = "select current_setting('server_version_num'),
+    current_setting('fsync'),
+    current_setting('server_encoding'),
+    pg_is_in_recovery()::text,
+    current_setting('transaction_read_only'),
+    exists (select from pg_namespace where nspname = $1)::text,
+    current_database()::text,
+    ((select count(*) from pg_class join pg_namespace on pg_namespace.oid = relnamespace
+        where nspname = $1 and relname in ('register', 'file')) = 2)::text";
+
+/// A page has room for several versions of each row, and values are stored as they are: an entry is
+/// compressed already.
+const TABLES: &str = "
+    create table if not exists {s}.register (
+        key text collate \"C\" primary key, version text not null, value bytea not null
+    ) with (fillfactor = 50);
+    create table if not exists {s}.file (
+        name text collate \"C\" primary key, content bytea not null
+    );
+    alter table {s}.register alter value set storage external;
+    alter table {s}.file alter content set storage external;
+";
 
 /// The system identifier, which `initdb` makes, and the timeline, which each promotion changes. The
 /// name of the current file of the log begins with the timeline. `pg_control_checkpoint()` still has
@@ -31,117 +56,121 @@ const SYSTEM: &str = "'system ' || (select system_identifier from pg_control_sys
 /// The identity of a server that hides even that one.
 const HIDDEN: &str = "'system not shown'";
 
-impl PostgresAccess {
+impl PostgresHome {
     /// Opens a session with the first server that accepts writes, beginning with the one of the number
-    /// `asked`. Meanwhile the number is that of the server that is asked. Missing tables are created.
-    /// `attempt` is the longest time of a request.
+    /// `first`. Meanwhile the number is that of the server that is asked. Missing tables are created.
     ///
     /// # Errors
     ///
     /// [`Failure::NotApplied`] or [`Failure::Misconfigured`], with the reasons of all servers.
-    pub(super) async fn open(
-        &self,
-        schema: &PostgresSchema,
-        attempt: Duration,
-        asked: &AtomicUsize,
-    ) -> Result<PostgresSession, Failure> {
+    pub(super) async fn open(&self) -> Result<PostgresSession, Failure> {
         // The file of the connection string may have a new password.
-        let (Settings { servers, user, .. }, tls) = self.read(attempt)?;
-        let (first, count) = (asked.load(Ordering::Relaxed), servers.len());
+        let (Settings { servers, user, .. }, tls) = self.access.read(self.attempt)?;
+        let (first, count) = (self.first.load(Ordering::Relaxed), servers.len());
         // A server that does not answer must leave time for another one. A busy one may take longer
         // to accept a connection and to check a password than to execute a statement.
         let limit = match count {
-            1 => attempt * 3,
-            _ => attempt,
+            1 => self.attempt * 3,
+            _ => self.attempt,
         };
-        let mut failures = Vec::new();
+        let (mut texts, mut is_refusal) = (Vec::new(), false);
         for number in first..first + count {
             let server = &servers[number % count];
-            asked.store(number % count, Ordering::Relaxed);
+            self.first.store(number % count, Ordering::Relaxed);
             let open = async {
                 let mut session = PostgresSession::connect(server, &tls).await?;
-                check(&mut session, schema, &user).await?;
-                identify(&mut session, self.failover).await?;
-                Ok::<_, PostgresFailure>(session)
+                check(&mut session, &self.access.schema, &user).await?;
+                identify(&mut session, self.access.failover).await?;
+                Ok(session)
             };
-            failures.push(match timeout(limit, open).await {
-                Ok(Ok(session)) => return Ok(session),
-                Ok(Err(failed)) => failed.error,
-                Err(_) => {
-                    let (name, limit) = (&server.name, humane(limit));
-                    Failure::NotApplied(format!("{name}: not ready in {limit}"))
+            match timeout(limit, open).await {
+                Ok(Ok(session)) => {
+                    self.upkeep().version = Some(session.version);
+                    return Ok(session);
                 }
-            });
+                Ok(Err(failure)) => {
+                    is_refusal |= matches!(failure, Failure::Misconfigured(_));
+                    texts.push(failure.to_string());
+                }
+                Err(_) => texts.push(format!("{}: not ready in {}", server.name, humane(limit))),
+            }
         }
-        let texts: Vec<String> = failures.iter().map(Failure::to_string).collect();
-        let texts = texts.join("; ");
-        let is_refusal = |failure: &Failure| matches!(failure, Failure::Misconfigured(_));
-        Err(match failures.iter().any(is_refusal) {
-            true => Failure::Misconfigured(texts),
-            false => Failure::NotApplied(texts),
+        Err(match is_refusal {
+            true => Failure::Misconfigured(texts.join("; ")),
+            false => Failure::NotApplied(texts.join("; ")),
         })
     }
 }
 
+/// Returns the name of a schema or a user as a part of a statement.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 /// Checks the server, and creates the tables if there are none.
-async fn check(
-    session: &mut PostgresSession,
-    schema: &PostgresSchema,
-    user: &str,
-) -> Result<(), PostgresFailure> {
+async fn check(session: &mut PostgresSession, schema: &str, user: &str) -> Result<(), Failure> {
+    let name = session.name.clone();
+    let quoted_schema = quoted(schema);
     for _ in 0..CREATE_ATTEMPTS {
-        let row = session.row(&schema.inspect()).await?;
-        let value = |column| row.get(column).unwrap_or_default();
-        if let Some(failure) = unfit(&session.name, &value) {
-            return Err(PostgresFailure::closing(failure));
+        let inspected = session
+            .client
+            .query_typed_one(INSPECT, &[(&schema, Type::TEXT)])
+            .await;
+        let row = inspected.map_err(|error| session.not_ready(&error))?;
+        let value = |column| row.try_get(column).unwrap_or_default();
+        if let Some(failure) = unfit(&name, &value) {
+            return Err(failure);
         }
         session.version = value(0).parse().unwrap_or_default();
-        let (name, database) = (session.name.clone(), value(6));
-        if value(7) == "t" {
-            let schema = schema.quoted();
-            session.name = format!("{name}, database {database}, schema {schema}");
+        let (has_schema, database) = (value(5) == "true", value(6));
+        if value(7) == "true" {
+            session.name = format!("{name}, database {database}, schema {quoted_schema}");
             return Ok(());
         }
-        let has_schema = value(5) == "t";
-        let create = schema.create(has_schema);
-        let created = session.run(|client| client.batch_execute(&create)).await;
-        let Err(error) = created else {
+        let create_schema = match has_schema {
+            true => "",
+            false => "create schema {s};",
+        };
+        let create = [create_schema, TABLES]
+            .concat()
+            .replace("{s}", &quoted_schema);
+        let Err(error) = session.client.batch_execute(&create).await else {
             continue;
         };
         match error.code().map_or("", SqlState::code) {
             // Another client has created the same at the same time.
             "23505" | "42P06" | "42P07" | "XX000" | "40P01" => {}
             "42501" => {
-                return Err(PostgresFailure::closing(Failure::Misconfigured(format!(
-                    "{name}: user {user} may not create the tables of tenure in schema {} of \
-                     database {database} ({}). An administrator of that database has to run: {}",
-                    schema.quoted(),
+                let quoted_user = quoted(user);
+                let grant = match has_schema {
+                    true => {
+                        format!("grant usage, create on schema {quoted_schema} to {quoted_user}")
+                    }
+                    false => format!("create schema {quoted_schema} authorization {quoted_user}"),
+                };
+                return Err(Failure::Misconfigured(format!(
+                    "{name}: user {user} may not create the tables of tenure in schema \
+                     {quoted_schema} of database {database} ({}). An administrator of that database \
+                     has to run: {grant}",
                     describe(&error),
-                    schema.grant(has_schema, user)
-                ))));
+                )));
             }
             _ => return Err(session.not_ready(&error)),
         }
     }
-    Err(PostgresFailure::closing(Failure::NotApplied(format!(
-        "{}: the tables could not be created, because others create them at the same time",
-        session.name
-    ))))
+    Err(Failure::NotApplied(format!(
+        "{name}: the tables could not be created, because others create them at the same time"
+    )))
 }
 
 /// Chooses the expression of the identity, and checks that it can be read.
-async fn identify(
-    session: &mut PostgresSession,
-    failover: Failover,
-) -> Result<(), PostgresFailure> {
+async fn identify(session: &mut PostgresSession, failover: Failover) -> Result<(), Failure> {
     session.identity_sql = match failover {
         Failover::None => SYSTEM_AND_TIMELINE,
         Failover::Lossless => SYSTEM,
     };
     let sql = format!("select {}", session.identity_sql);
-    let row = session
-        .run(|client| client.query_typed_one(&sql, &[]))
-        .await;
+    let row = session.client.query_typed_one(&sql, &[]).await;
     let Err(error) = row.and_then(|row| row.try_get::<_, String>(0)) else {
         return Ok(());
     };
@@ -155,52 +184,39 @@ async fn identify(
             session.identity_sql = HIDDEN;
             Ok(())
         }
-        Failover::None => Err(PostgresFailure::closing(Failure::Misconfigured(format!(
+        Failover::None => Err(Failure::Misconfigured(format!(
             "{}: its identity and timeline can't be read ({}), so a fail-over that loses commits \
              would not be noticed. If its fail-over loses nothing, write \
              failover=lossless into home; else use another PostgreSQL",
             session.name,
             describe(&error)
-        )))),
+        ))),
     }
 }
 
-/// Returns why a server can't keep values, from the row of [`PostgresSchema::inspect`].
+/// Returns why a server can't keep values, from the row of [`INSPECT`].
 fn unfit<'a>(name: &str, value: &impl Fn(usize) -> &'a str) -> Option<Failure> {
-    let misconfigured = |text: String| Some(Failure::Misconfigured(format!("{name}: {text}")));
     let version: u32 = value(0).parse().unwrap_or_default();
-    if version < LEAST_VERSION {
-        return misconfigured(format!(
-            "its version is {}: use PostgreSQL {} or later",
-            version / 10_000,
-            LEAST_VERSION / 10_000
-        ));
-    }
-    if value(3) == "t" {
-        return Some(Failure::NotApplied(format!(
-            "{name} is a standby, and only its primary accepts writes: name all servers in \
-             home (postgres://a,b/...)"
-        )));
-    }
-    if value(4) != "off" {
-        return Some(Failure::NotApplied(format!(
-            "{name} is read-only (default_transaction_read_only)"
-        )));
-    }
-    if value(1) != "on" {
-        return misconfigured(
-            "fsync is off, so a crash of its machine would lose acknowledged changes: set fsync = \
-             on in postgresql.conf"
-                .into(),
-        );
-    }
-    if value(2) != "UTF8" {
-        return misconfigured(format!(
-            "the database has the encoding {}: create one with encoding 'UTF8'",
-            value(2)
-        ));
-    }
-    None
+    let (major, least) = (version / 10_000, LEAST_VERSION / 10_000);
+    let encoding = value(2);
+    let old = format!("its version is {major}: use PostgreSQL {least} or later");
+    let standby = "it is a standby, and only its primary accepts writes: name all servers in home \
+        (postgres://a,b/...)";
+    let read_only = "it is read-only (default_transaction_read_only)";
+    let fsync = "fsync is off, so a crash of its machine would lose acknowledged changes: set fsync = on \
+        in postgresql.conf";
+    let other =
+        format!("the database has the encoding {encoding}: create one with encoding 'UTF8'");
+    type Kind = fn(String) -> Failure;
+    let problems: [(bool, Kind, &str); 5] = [
+        (version < LEAST_VERSION, Failure::Misconfigured, &old),
+        (value(3) == "true", Failure::NotApplied, standby),
+        (value(4) != "off", Failure::NotApplied, read_only),
+        (value(1) != "on", Failure::Misconfigured, fsync),
+        (encoding != "UTF8", Failure::Misconfigured, &other),
+    ];
+    let problem = problems.into_iter().find(|(is_there, ..)| *is_there);
+    problem.map(|(_, failure, text)| failure(format!("{name}: {text}")))
 }
 
 /// Returns a duration for messages.
@@ -214,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_server_that_may_lose_commits_or_takes_none_is_refused() {
-        let good = ["150018", "on", "UTF8", "f", "off", "t", "db", "t"];
+        let good = ["150018", "on", "UTF8", "false", "off", "true", "db", "true"];
         let judge = |column: usize, value: &'static str| {
             let mut row = good;
             row[column] = value;
@@ -228,7 +244,7 @@ mod tests {
                 "{value}"
             );
         }
-        for (column, value) in [(3, "t"), (4, "on")] {
+        for (column, value) in [(3, "true"), (4, "on")] {
             let failure = judge(column, value);
             assert!(matches!(failure, Some(Failure::NotApplied(_))), "{value}");
         }

@@ -1,19 +1,33 @@
-//! The settings in a connection string, with the meaning that they have in libpq.
+//! The settings in a connection string, with the meaning that they have in libpq, and with the
+//! variables `PG*` and the password file for what it lacks.
 //!
-//! The driver does not know `verify-full` and counts `tcp_user_timeout` in seconds, and its errors
-//! can contain a part of a password.
+//! The driver reads such strings, too. But it does not know `verify-full`, connects to all hosts with one
+//! password, and its errors can contain a part of it.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use tenure_core::file_path;
 use tokio_postgres::Config;
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{ChannelBinding, SslMode};
+use tracing::warn;
 
-use super::connection_string::{self, EXAMPLE, invalid, settings_of};
-use super::password_file;
+use super::error::TLS;
+use crate::HomeUrl;
+use crate::tls::{Tls, TlsCheck};
+
+/// A right connection string, for messages.
+const EXAMPLE: &str = "write `postgres://tenure@a,b/tenure?sslmode=verify-full`, with \
+    special characters percent-encoded";
+
+/// All keys, for messages.
+const KNOWN: &str = "host, port, dbname, user, password, passfile, sslmode, sslrootcert, sslcert, \
+    sslkey, channel_binding, application_name, options, connect_timeout, target_session_attrs, \
+    schema, failover";
 
 /// A connection string that was understood.
 #[derive(Debug)]
@@ -21,11 +35,7 @@ pub(super) struct Settings {
     /// The servers, in the order of the string. Each configuration has one host.
     pub(super) servers: Vec<Server>,
     pub(super) user: String,
-    pub(super) encryption: Encryption,
-    /// The `sslrootcert`; `None` for the authorities of the operating system.
-    pub(super) root_certificate: Option<PathBuf>,
-    /// The certificate of this client and its key, in PEM files.
-    pub(super) client_certificate: Option<(PathBuf, PathBuf)>,
+    pub(super) tls: Tls,
 }
 
 /// One PostgreSQL server of a connection string.
@@ -34,19 +44,6 @@ pub(super) struct Server {
     /// Its host and port, for messages.
     pub(super) name: String,
     pub(super) config: Config,
-}
-
-/// The `sslmode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Encryption {
-    /// `disable`: no TLS.
-    None,
-    /// `require`: TLS. The certificate is checked only if there is a file with authorities.
-    Unverified,
-    /// `verify-ca`: the certificate must be from one of the authorities.
-    Authority,
-    /// `verify-full`: also the host name must be in the certificate.
-    Full,
 }
 
 impl Settings {
@@ -61,66 +58,55 @@ impl Settings {
         attempt: Duration,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, String> {
-        let settings = settings_of(text, &variable)?;
-        let (mut hosts, mut addresses, mut ports) = (Vec::new(), Vec::new(), Vec::new());
-        let folder = variable("HOME").unwrap_or_default();
-        let mut password_file = PathBuf::from(folder).join(".pgpass");
-        // These only end what is left of a connection in the kernel.
-        let (mut user_timeout, mut retries) = (attempt * 2, 3);
-        let (mut encryption, mut root_certificate) = (None, None);
-        let (mut certificate, mut key_file) = (None, None);
-        let mut of_driver = Vec::new();
-        for (key, value) in &settings {
-            let (key, value) = (key.as_str(), value.as_str());
-            match key {
-                "host" => hosts = value.split(',').collect(),
-                "hostaddr" => {
-                    addresses =
-                        parsed::<IpAddr>(value).ok_or_else(|| invalid(key, "IP addresses"))?;
-                }
-                "port" => {
-                    ports = parsed::<u16>(value).ok_or_else(|| invalid(key, "port numbers"))?
-                }
-                "tcp_user_timeout" => {
-                    user_timeout = Duration::from_millis(number(key, value)?.into());
-                }
-                "keepalives_count" => retries = number(key, value)?,
-                "sslmode" => encryption = Some(encryption_of(value)?),
-                "sslrootcert" if value == "system" => {}
-                "sslrootcert" => root_certificate = Some(path(key, value)?),
-                "passfile" => password_file = path(key, value)?,
-                "sslcert" => certificate = Some(path(key, value)?),
-                "sslkey" => key_file = Some(path(key, value)?),
-                // Each new connection asks the server whether it accepts writes.
-                "target_session_attrs" if ["any", "primary", "read-write"].contains(&value) => {}
-                "target_session_attrs" => {
-                    return Err(invalid(key, "read-write: the log is written"));
-                }
-                "gssencmode" if ["disable", "prefer"].contains(&value) => {}
-                "load_balance_hosts" if value == "disable" => {}
-                "gssencmode" | "load_balance_hosts" => return Err(invalid(key, "disable")),
-                "service" => {
-                    return Err("service is not supported: write its settings into the URL".into());
-                }
-                _ => of_driver.push((key, value)),
+        let mut settings = settings_of(text, &variable)?;
+        let mut take = |key: &str| settings.remove(key);
+        let (hosts, ports, mode) = (take("host"), take("port"), take("sslmode"));
+        // Each new connection asks the server whether it accepts writes.
+        if take("target_session_attrs")
+            .is_some_and(|it| !["any", "primary", "read-write"].contains(&&*it))
+        {
+            let right = "read-write: the log is written";
+            return Err(invalid("target_session_attrs", right));
+        }
+        let mut path = |key: &str| {
+            let value = take(key);
+            if let Some(value) = &value {
+                let checked = file_path::check(value);
+                checked.map_err(|error| format!("the value of {key} {error}"))?;
             }
-        }
-        let mut config = connection_string::config(&of_driver)?;
-        config
-            .tcp_user_timeout(user_timeout)
-            .keepalives_retries(retries);
-        let user = config.get_user().unwrap_or_default().to_owned();
-        if user.is_empty() {
-            return Err(format!("user is missing; {EXAMPLE}"));
-        }
-        let client_certificate = match (certificate, key_file) {
-            (None, None) => None,
-            (Some(certificate), Some(key)) => Some((certificate, key)),
-            _ => return Err("sslcert and sslkey must be set together".into()),
+            Ok::<_, String>(value.map(PathBuf::from))
         };
-        let encryption = match encryption {
-            Some(encryption) => encryption,
-            None if is_local(&hosts, &addresses) => Encryption::None,
+        let (certificate, key) = (path("sslcert")?, path("sslkey")?);
+        let authorities = path("sslrootcert")?.filter(|file| file != Path::new("system"));
+        let folder = variable("HOME").unwrap_or_default();
+        let passwords = path("passfile")?.unwrap_or_else(|| Path::new(&folder).join(".pgpass"));
+
+        let (hosts, ports) = (
+            hosts.unwrap_or_default(),
+            ports.as_deref().unwrap_or("5432"),
+        );
+        let hosts: Vec<&str> = hosts.split(',').collect();
+        if hosts.contains(&"") {
+            return Err(format!("host is missing; {EXAMPLE}"));
+        }
+        let check = match mode.as_deref() {
+            Some("disable") => TlsCheck::Off,
+            // As with libpq: a file with authorities turns `require` into `verify-ca`.
+            Some("require") if authorities.is_none() => TlsCheck::Nothing,
+            Some("require" | "verify-ca") => TlsCheck::Authority,
+            Some("verify-full") => TlsCheck::Host,
+            Some(mode @ ("allow" | "prefer")) => {
+                return Err(format!(
+                    "sslmode={mode} is not supported, because it sends the password without \
+                     encryption if anything on the network asks for that: use verify-full, or \
+                     disable in a network that you trust"
+                ));
+            }
+            Some(_) => {
+                let right = "verify-full, verify-ca, require or disable";
+                return Err(invalid("sslmode", right));
+            }
+            None if hosts.iter().all(|host| is_local(host)) => TlsCheck::Off,
             None => {
                 return Err(
                     "sslmode is missing: use sslmode=verify-full (TLS, and the certificate must \
@@ -129,114 +115,197 @@ impl Settings {
                 );
             }
         };
-        config.ssl_mode(match encryption {
-            Encryption::None => SslMode::Disable,
-            _ => SslMode::Require,
-        });
+        let config = config_of(settings, check, attempt)?;
+        let user = config.get_user().unwrap_or_default().to_owned();
+        if user.is_empty() {
+            return Err(format!("user is missing; {EXAMPLE}"));
+        }
         Ok(Self {
-            servers: servers((&hosts, &addresses, &ports), &config, &password_file)?,
+            servers: servers(&hosts, ports, &config, &passwords)?,
             user,
-            encryption,
-            root_certificate,
-            client_certificate,
+            tls: Tls {
+                names: &TLS,
+                authorities,
+                certificate,
+                key,
+                check,
+            },
         })
     }
 }
 
-/// Returns a configuration for each of these hosts, addresses and ports. The file has the passwords, if
-/// `config` has none.
+/// Returns the keys and values of a string and of the environment.
+fn settings_of(
+    text: &str,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<BTreeMap<String, String>, String> {
+    let wrong = |reason| format!("{reason}; {EXAMPLE}");
+    let url = HomeUrl::parse(text.trim()).map_err(wrong)?;
+    if !["postgres", "postgresql"].contains(&&*url.scheme) {
+        return Err(wrong("it is not a URL of PostgreSQL"));
+    }
+    let hosts = url.hosts.iter().map(|(host, port)| {
+        let port = port.unwrap_or(5432).to_string();
+        (host.trim_matches(['[', ']']), port)
+    });
+    let (hosts, ports): (Vec<_>, Vec<_>) = hosts.unzip();
+    let has_port = url.hosts.iter().any(|(_, port)| port.is_some());
+    let of_front = [
+        ("host", Some(hosts.join(","))),
+        ("port", has_port.then(|| ports.join(","))),
+        ("user", url.user),
+        ("password", url.password),
+        ("dbname", Some(url.path)),
+    ];
+    let of_front = of_front.map(|(key, value)| (key.to_owned(), value.unwrap_or_default()));
+    let mut settings = BTreeMap::from(of_front);
+    for (index, (key, value)) in url.parameters.into_iter().enumerate() {
+        // A part of a password may look like a key.
+        if KNOWN.split(", ").all(|known| known != key) {
+            let number = index + 1;
+            return Err(format!(
+                "parameter {number} is not known: known are {KNOWN}"
+            ));
+        }
+        settings.insert(key, value);
+    }
+    for key in KNOWN.split(", ") {
+        let present = settings.entry(key.to_owned()).or_default();
+        if present.is_empty() {
+            *present = variable(&variable_of(key)).unwrap_or_default();
+        }
+    }
+    settings.retain(|_, value| !value.is_empty());
+    Ok(settings)
+}
+
+/// Returns the variable of libpq for a key.
+fn variable_of(key: &str) -> String {
+    match key {
+        "dbname" => "PGDATABASE".into(),
+        "application_name" => "PGAPPNAME".into(),
+        "connect_timeout" => "PGCONNECT_TIMEOUT".into(),
+        key => format!("PG{}", key.replace('_', "").to_uppercase()),
+    }
+}
+
+fn invalid(key: &str, right: &str) -> String {
+    format!("the value of {key} is not valid: use {right}")
+}
+
+/// Returns the configuration of the driver with these settings.
+fn config_of(
+    settings: BTreeMap<String, String>,
+    check: TlsCheck,
+    attempt: Duration,
+) -> Result<Config, String> {
+    let mut config = Config::new();
+    config
+        .ssl_mode(match check {
+            TlsCheck::Off => SslMode::Disable,
+            _ => SslMode::Require,
+        })
+        .application_name("tenure")
+        // A connection is given up after an attempt. So these times only find a peer that is gone while
+        // the connection is idle, and end what is left of a connection in the kernel.
+        .keepalives_idle(Duration::from_secs(5))
+        .keepalives_interval(Duration::from_secs(2))
+        .keepalives_retries(3)
+        .tcp_user_timeout(attempt * 2);
+    for (key, value) in settings {
+        match (&*key, &*value) {
+            ("user", _) => config.user(value),
+            ("password", _) => config.password(value),
+            ("dbname", _) => config.dbname(value),
+            ("options", _) => config.options(value),
+            ("application_name", _) => config.application_name(value),
+            ("connect_timeout", seconds) => match seconds.parse() {
+                // As in libpq, 0 is no limit.
+                Ok(0) => &mut config,
+                Ok(seconds) => config.connect_timeout(Duration::from_secs(seconds)),
+                Err(_) => return Err(invalid(&key, "a whole number")),
+            },
+            ("channel_binding", "disable") => config.channel_binding(ChannelBinding::Disable),
+            ("channel_binding", "prefer") => config.channel_binding(ChannelBinding::Prefer),
+            ("channel_binding", "require") => config.channel_binding(ChannelBinding::Require),
+            ("channel_binding", _) => return Err(invalid(&key, "disable, prefer or require")),
+            // The others are not about one connection.
+            _ => &mut config,
+        };
+    }
+    Ok(config)
+}
+
+/// Returns a configuration for each of these hosts. The file has the passwords, if `config` has none.
 fn servers(
-    (hosts, addresses, ports): (&[&str], &[IpAddr], &[u16]),
+    hosts: &[&str],
+    ports: &str,
     config: &Config,
     passwords: &Path,
 ) -> Result<Vec<Server>, String> {
-    let count = hosts.len().max(addresses.len());
-    if count == 0 || hosts.contains(&"") {
-        return Err(format!("host is missing; {EXAMPLE}"));
-    }
-    if !hosts.is_empty() && !addresses.is_empty() && hosts.len() != addresses.len() {
-        return Err("host and hostaddr must have the same number of values".into());
-    }
-    if ports.len() > 1 && ports.len() != count {
+    let ports: Result<Vec<u16>, _> = ports.split(',').map(str::parse).collect();
+    let ports = ports.map_err(|_| invalid("port", "port numbers"))?;
+    if ports.len() > 1 && ports.len() != hosts.len() {
         return Err(format!(
-            "port has {} values, and there are {count} hosts: give one port, or one for each",
-            ports.len()
+            "port has {} values, and there are {} hosts: give one port, or one for each",
+            ports.len(),
+            hosts.len()
         ));
     }
-    let servers = (0..count).map(|index| {
+    let servers = hosts.iter().zip(ports.iter().cycle()).map(|(host, port)| {
         let mut config = config.clone();
-        let port = ports.get(index).or_else(|| ports.first());
-        let port = port.copied().unwrap_or(5432);
-        config.port(port);
-        let address = addresses.get(index);
-        let name = hosts.get(index).map(|host| (*host).to_owned());
-        if let Some(name) = &name {
-            config.host(name);
-        }
-        if let Some(address) = address {
-            config.hostaddr(*address);
-        }
-        let name = name
-            .or_else(|| address.map(ToString::to_string))
-            .unwrap_or_default();
+        config.host(*host).port(*port);
         if config.get_password().is_none() {
-            let is_local = name.starts_with('/');
-            let host = if is_local { "localhost" } else { &name };
+            let is_socket = host.starts_with('/');
+            let host = if is_socket { "localhost" } else { host };
             let user = config.get_user().unwrap_or_default();
             let database = config.get_dbname().unwrap_or(user);
             let place = [host, &port.to_string(), database, user];
-            if let Some(password) = password_file::password(passwords, place) {
+            if let Some(password) = password(passwords, place) {
                 config.password(password);
             }
         }
-        let name = format!("{name}:{port}");
+        let name = format!("{host}:{port}");
         Server { name, config }
     });
     Ok(servers.collect())
 }
 
-fn encryption_of(value: &str) -> Result<Encryption, String> {
-    match value {
-        "disable" => Ok(Encryption::None),
-        "require" => Ok(Encryption::Unverified),
-        "verify-ca" => Ok(Encryption::Authority),
-        "verify-full" => Ok(Encryption::Full),
-        "allow" | "prefer" => Err(format!(
-            "sslmode={value} is not supported, because it sends the password without encryption \
-             if anything on the network asks for that: use verify-full, or disable in a network \
-             that you trust"
-        )),
-        _ => Err(invalid(
-            "sslmode",
-            "verify-full, verify-ca, require or disable",
-        )),
+/// Whether a server is on this machine.
+fn is_local(host: &str) -> bool {
+    let is_loopback = host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    host.starts_with('/') || host == "localhost" || is_loopback
+}
+
+/// Returns the password in the first line `host:port:database:user:password` for this place. As in
+/// libpq, a file that other users can read has none.
+fn password(path: &Path, place: [&str; 4]) -> Option<String> {
+    let mode = fs::metadata(path).ok()?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let path = path.display();
+        warn!("{path} is not used, because other users can read it: run chmod 600 {path}");
+        return None;
     }
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| password_in(line, place))
 }
 
-/// Whether all servers are on this machine.
-fn is_local(hosts: &[&str], addresses: &[IpAddr]) -> bool {
-    let is_local = |host: &&str| {
-        let is_loopback = host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-        host.starts_with('/') || *host == "localhost" || is_loopback
-    };
-    match addresses {
-        [] => hosts.iter().all(is_local),
-        addresses => addresses.iter().all(IpAddr::is_loopback),
+fn password_in(line: &str, place: [&str; 4]) -> Option<String> {
+    let mut fields = vec![String::new()];
+    let mut characters = line.chars();
+    while let Some(next) = characters.next() {
+        let last = fields.len() - 1;
+        match next {
+            ':' if last < 4 => fields.push(String::new()),
+            '\\' => fields[last].extend(characters.next()),
+            next => fields[last].push(next),
+        }
     }
-}
-
-/// Reads values with commas between them.
-fn parsed<T: FromStr>(values: &str) -> Option<Vec<T>> {
-    values.split(',').map(|value| value.parse().ok()).collect()
-}
-
-fn path(key: &str, value: &str) -> Result<PathBuf, String> {
-    file_path::check(value).map_err(|error| format!("the value of {key} {error}"))?;
-    Ok(value.into())
-}
-
-fn number(key: &str, value: &str) -> Result<u32, String> {
-    value.parse().map_err(|_| invalid(key, "a whole number"))
+    let password = fields.pop().filter(|_| fields.len() == 4)?;
+    let mut pairs = fields.iter().zip(place);
+    pairs
+        .all(|(field, part)| field == "*" || field == part)
+        .then_some(password)
 }
 
 #[cfg(test)]
@@ -257,7 +326,7 @@ mod tests {
         let url = "postgresql://me:p%40%20%5Css'w@a:5433,b:5434/d?sslmode=verify-full";
         let settings = parse(url).unwrap();
         assert_eq!(names(&settings), ["a:5433", "b:5434"]);
-        assert_eq!(settings.encryption, Encryption::Full);
+        assert_eq!(settings.tls.check, TlsCheck::Host);
         assert_eq!(settings.user, "me");
         let config = &settings.servers[1].config;
         assert_eq!(config.get_password(), Some(&b"p@ \\ss'w"[..]));
@@ -271,7 +340,7 @@ mod tests {
     #[test]
     fn what_a_url_lacks_comes_from_the_environment_and_from_the_password_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "b:6000:e:me:of b\n*:*:*:*:any\n").unwrap();
+        fs::write(file.path(), "b:6000:e:me:of b\n*:*:*:*:any\n").unwrap();
         let passfile = file.path().to_str().unwrap();
         let all = [
             ("PGHOST", "a,b"),
@@ -293,7 +362,7 @@ mod tests {
         };
         let settings = with("postgres://", &all);
         assert_eq!(names(&settings), ["a:6000", "b:6000"]);
-        assert_eq!(settings.encryption, Encryption::Authority);
+        assert_eq!(settings.tls.check, TlsCheck::Authority);
         let passwords: Vec<_> = settings.servers.iter().map(password).collect();
         assert_eq!(passwords, ["any", "of b"]);
         let config = &settings.servers[0].config;
@@ -302,13 +371,13 @@ mod tests {
 
         let settings = with("postgres://u:p@c:1/d?sslmode=disable", &all);
         assert_eq!(names(&settings), ["c:1"]);
-        assert_eq!(settings.encryption, Encryption::None);
+        assert_eq!(settings.tls.check, TlsCheck::Off);
         assert_eq!(
             (&*settings.user, &*password(&settings.servers[0])),
             ("u", "p")
         );
         let folder = tempfile::tempdir().unwrap();
-        std::fs::copy(file.path(), folder.path().join(".pgpass")).unwrap();
+        fs::copy(file.path(), folder.path().join(".pgpass")).unwrap();
         let home = ("HOME", folder.path().to_str().unwrap());
         let settings = with("postgres://u@[::1]", &[home]);
         assert_eq!(password(&settings.servers[0]), "any");
@@ -326,30 +395,23 @@ mod tests {
     }
 
     #[test]
-    fn the_user_timeout_is_in_milliseconds_as_in_libpq() {
-        let settings = parse("postgres://u@[::1]?tcp_user_timeout=700").unwrap();
-        let timeout = settings.servers[0].config.get_tcp_user_timeout();
-        assert_eq!(timeout, Some(&Duration::from_millis(700)));
-    }
-
-    #[test]
     fn a_remote_server_needs_an_sslmode_and_a_local_one_does_not() {
         let error = parse("postgres://u@127.0.0.1,db.example").unwrap_err();
         assert!(error.contains("sslmode is missing"), "{error}");
         let local = parse("postgres://u@?host=127.0.0.1,/run/postgresql").unwrap();
-        assert_eq!(local.encryption, Encryption::None);
+        assert_eq!(local.tls.check, TlsCheck::Off);
         let local = parse("postgres://u@%2Frun%2Fpostgresql/d").unwrap();
         assert_eq!(names(&local), ["/run/postgresql:5432"]);
         for mode in ["prefer", "allow"] {
             let error = parse(&format!("postgres://u@a?sslmode={mode}")).unwrap_err();
             assert!(error.contains("is not supported"), "{error}");
         }
-        for (mode, encryption) in [
-            ("require", Encryption::Unverified),
-            ("verify-ca", Encryption::Authority),
+        for (mode, check) in [
+            ("require", TlsCheck::Nothing),
+            ("verify-ca", TlsCheck::Authority),
         ] {
             let settings = parse(&format!("postgres://u@a?sslmode={mode}")).unwrap();
-            assert_eq!(settings.encryption, encryption);
+            assert_eq!(settings.tls.check, check);
         }
     }
 
@@ -389,11 +451,8 @@ mod tests {
     fn a_wrong_value_is_named_with_the_right_ones() {
         for (option, right) in [
             ("port=x", "port numbers"),
-            ("hostaddr=a", "IP addresses"),
-            ("keepalives_idle=1s", "a whole number"),
-            ("keepalives_count=x", "a whole number"),
+            ("connect_timeout=1s", "a whole number"),
             ("channel_binding=on", "disable, prefer or require"),
-            ("sslnegotiation=tls", "postgres or direct"),
         ] {
             let error = parse(&format!("postgresql://u@[::1]/d?{option}")).unwrap_err();
             let key = option.split('=').next().unwrap();
@@ -418,16 +477,19 @@ mod tests {
 
     #[test]
     fn settings_of_the_driver_have_defaults_that_a_string_replaces() {
-        let settings = parse("postgres://u@[::1]?keepalives_interval=7").unwrap();
-        let config = &settings.servers[0].config;
+        let of = |parameters: &str| {
+            let mut settings = parse(&format!("postgres://u@[::1]?{parameters}")).unwrap();
+            settings.servers.remove(0).config
+        };
+        let config = of("");
         assert_eq!(config.get_application_name(), Some("tenure"));
+        assert_eq!(config.get_connect_timeout(), None);
         assert_eq!(config.get_keepalives_idle(), Duration::from_secs(5));
-        assert_eq!(
-            config.get_keepalives_interval(),
-            Some(Duration::from_secs(7))
-        );
-        assert_eq!(config.get_keepalives_retries(), Some(3));
         assert_eq!(config.get_tcp_user_timeout(), Some(&Duration::from_secs(1)));
+        let config = of("application_name=a&connect_timeout=7&channel_binding=require");
+        assert_eq!(config.get_application_name(), Some("a"));
+        assert_eq!(config.get_connect_timeout(), Some(&Duration::from_secs(7)));
+        assert_eq!(config.get_channel_binding(), ChannelBinding::Require);
     }
 
     #[test]
@@ -436,5 +498,18 @@ mod tests {
             assert!(parse(&format!("postgres://u@[::1]?{option}")).is_err());
         }
         assert!(parse("postgres://u@[::1]?target_session_attrs=primary").is_ok());
+    }
+
+    #[test]
+    fn the_first_line_for_a_place_has_the_password() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "# a comment\n\nother:5432:d:u:wrong\na:5432:d:u:s\\:e\\\\c:ret\n*:*:*:u:any\n";
+        fs::write(file.path(), text).unwrap();
+        let found = |place| password(file.path(), place);
+        assert_eq!(found(["a", "5432", "d", "u"]).unwrap(), "s:e\\c:ret");
+        assert_eq!(found(["a", "5433", "d", "u"]).unwrap(), "any");
+        assert_eq!(found(["a", "5432", "d", "v"]), None);
+        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(found(["a", "5432", "d", "u"]), None);
     }
 }

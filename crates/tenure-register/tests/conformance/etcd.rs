@@ -64,7 +64,7 @@ async fn another_cluster_behind_the_same_address_is_another_home() {
     assert_ne!(other, identity);
     assert_eq!(done(create(&two, &key, &other, "copy").await), first);
     let refused = checks::changed(put(&two, &key, &identity, &first, "x").await);
-    assert_eq!(refused.seen().identity, other);
+    assert_eq!(*refused.identity(), other);
     assert_eq!(found(refused).1, "copy");
 }
 

@@ -3,16 +3,15 @@
 #[cfg(feature = "bucket")]
 mod bucket;
 mod checks;
-#[cfg(all(unix, feature = "etcd"))]
+#[cfg(unix)]
 mod etcd;
-mod folder;
 mod memory;
 mod mistakes;
-#[cfg(all(unix, feature = "postgres"))]
+#[cfg(unix)]
 mod postgres;
 
 /// Real services, as processes.
-#[cfg(all(unix, any(feature = "etcd", feature = "postgres")))]
+#[cfg(unix)]
 #[expect(dead_code, reason = "other tests use the rest")]
 #[expect(unreachable_pub, reason = "it is public in another crate")]
 #[path = "../../../../tests/support"]

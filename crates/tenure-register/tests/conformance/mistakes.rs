@@ -1,9 +1,9 @@
 //! Homes with a mistake, which the checks must find.
 
+use async_trait::async_trait;
 use tenure_register::memory::MemoryHome;
 use tenure_register::{
-    Answering, Bytes, Expected, Failure, Files, Limits, Read, Register, RegisterKey, Replaced,
-    Version,
+    Bytes, Expected, Failure, Files, Read, Register, RegisterKey, Replaced, Version,
 };
 
 use crate::checks;
@@ -69,64 +69,60 @@ impl WrongHome {
             Read::Found { version, .. } => Some(version.clone()),
             _ => None,
         };
-        let identity = read.seen().identity.clone();
+        let identity = read.identity().clone();
         Ok(Expected { version, identity })
     }
 }
 
+#[async_trait]
 impl Register for WrongHome {
-    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
-        Box::pin(async move { self.0.read(&self.key(key), known).await })
+    async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
+        self.0.read(&self.key(key), known).await
     }
 
-    fn replace<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        expected: &'a Expected,
+    async fn replace(
+        &self,
+        key: &RegisterKey,
+        expected: &Expected,
         value: Bytes,
-    ) -> Answering<'a, Replaced> {
-        Box::pin(async move {
-            let (key, mut expected) = (self.key(key), expected.clone());
-            let present = self.present(&key).await?;
-            match self.1 {
-                Mistake::CreateReplaces if expected.version.is_none() => expected = present,
-                Mistake::IgnoresVersion if expected.version.is_some() => expected = present,
-                Mistake::IgnoresIdentity => expected.identity = present.identity,
-                Mistake::ChecksAndWrites if expected == present => {
-                    tokio::task::yield_now().await;
-                    expected = self.present(&key).await?;
-                }
-                _ => {}
+    ) -> Result<Replaced, Failure> {
+        let (key, mut expected) = (self.key(key), expected.clone());
+        let present = self.present(&key).await?;
+        match self.1 {
+            Mistake::CreateReplaces if expected.version.is_none() => expected = present,
+            Mistake::IgnoresVersion if expected.version.is_some() => expected = present,
+            Mistake::IgnoresIdentity => expected.identity = present.identity,
+            Mistake::ChecksAndWrites if expected == present => {
+                tokio::task::yield_now().await;
+                expected = self.present(&key).await?;
             }
-            let replaced = self.0.replace(&key, &expected, value).await?;
-            Ok(match replaced {
-                Replaced::Changed(read) if self.1 == Mistake::HidesValue => {
-                    Replaced::Changed(Read::Absent(read.seen().clone()))
-                }
-                replaced => replaced,
-            })
+            _ => {}
+        }
+        let replaced = self.0.replace(&key, &expected, value).await?;
+        Ok(match replaced {
+            Replaced::Changed(read) if self.1 == Mistake::HidesValue => {
+                Replaced::Changed(Read::Absent(read.identity().clone()))
+            }
+            replaced => replaced,
         })
-    }
-
-    fn limits(&self) -> Limits {
-        self.0.limits()
     }
 }
 
+#[async_trait]
 impl Files for WrongHome {
-    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
-        self.0.write(name, content)
+    async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
+        self.0.write(name, content).await
     }
 
-    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
-        self.0.read_file(name)
+    async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure> {
+        self.0.read_file(name).await
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
-        self.0.delete(names)
+    async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure> {
+        self.0.delete(names).await
     }
 
-    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
-        self.0.list(folder)
+    async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure> {
+        self.0.list(folder).await
     }
 }

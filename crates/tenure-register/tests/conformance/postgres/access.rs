@@ -81,8 +81,11 @@ async fn a_user_without_rights_is_told_the_statement_for_an_administrator() {
     server.query("grant select, insert, update, delete on rights.register to limited");
     done(put(&home, &key, &identity, &first, "second").await);
     server.query("drop table rights.register");
-    let text = misconfigured(home.read(&key, None).await);
-    assert!(text.contains("were changed or deleted"), "{text}");
+    // It is not created again: an empty table would look like a home that has lost everything.
+    for _ in 0..2 {
+        let text = misconfigured(home.read(&key, None).await);
+        assert!(text.contains("were changed or deleted"), "{text}");
+    }
 }
 
 #[tokio::test]
@@ -101,7 +104,7 @@ async fn a_server_that_hides_its_identity_needs_a_lossless_fail_over() {
         let key = key.clone();
         async move {
             let read = home.read(&key, None).await;
-            read.map(|read| read.seen().identity.clone())
+            read.map(|read| read.identity().clone())
         }
     };
     let strict = identity(Failover::None).await.unwrap();

@@ -306,7 +306,7 @@ async fn a_request_that_is_given_up_closes_its_connection() {
     // The next request has a connection of its own, and does not get the answer to the first one.
     let created = replace(&home, &key, &identity, None, "next").await.unwrap();
     let next = match created {
-        Replaced::Done { version, .. } => version,
+        Replaced::Done(version) => version,
         Replaced::Changed(read) => found(read).0,
     };
     done(put(&home, &key, &identity, &next, "last").await);

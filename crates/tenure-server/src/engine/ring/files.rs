@@ -12,7 +12,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use tenure_core::Random as _;
 use tenure_core::ring::{Base, FileId};
-use tenure_register::{Failure, Files, RegisterKey};
+use tenure_register::{Failure, Files, MOST_BYTES, RegisterKey};
 
 use crate::engine::entry::{DecodeError, Position, only_frame, put, put_frame, read, take};
 use crate::random::OsRandom;
@@ -209,7 +209,7 @@ impl LogFiles {
 
     /// The greatest content of a file in bytes.
     pub(super) fn most(&self) -> usize {
-        self.home.limits().value.saturating_sub(RESERVE).max(1)
+        MOST_BYTES.saturating_sub(RESERVE).max(1)
     }
 
     async fn write(&self, file: &LogFile) -> Result<(), Failure> {

@@ -201,7 +201,7 @@ impl RingLog {
 
     /// Notes which home gives an answer.
     fn saw(&mut self, read: &Read) -> HomeId {
-        let identity = &read.seen().identity;
+        let identity = read.identity();
         if self.identity.as_ref() != Some(identity) {
             self.identity = Some(identity.clone());
         }
@@ -410,11 +410,7 @@ impl RingLog {
         };
         let key = self.slots[append.slot as usize].clone();
         match self.home.replace(&key, &expected, bytes).await {
-            Ok(Replaced::Done { version, seen }) => (
-                self.home_number(&seen.identity),
-                SlotReplaced::Done(version),
-                None,
-            ),
+            Ok(Replaced::Done(version)) => (home, SlotReplaced::Done(version), None),
             Ok(Replaced::Changed(read)) => {
                 let home = self.saw(&read);
                 let read = self.slot_read(append.slot, read);

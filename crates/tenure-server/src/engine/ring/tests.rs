@@ -12,8 +12,8 @@ use tenure_core::ownership::{
 };
 use tenure_core::ring::{Base, Checksum, Entry as RingEntry, FileId};
 use tenure_core::{Instant, Random as _, UnixMillis};
-use tenure_register::memory::{MemoryFault, MemoryHome};
-use tenure_register::{Failure, Files, Read, Register as _, RegisterKey};
+use tenure_register::memory::MemoryHome;
+use tenure_register::{Failure, Files, MOST_BYTES, Read, Register as _, RegisterKey};
 
 use super::files::{FileKind, key};
 use super::log::Appended;
@@ -386,7 +386,7 @@ fn an_append_of_unknown_outcome_is_sent_again_with_exactly_the_same_bytes() {
     let home = MemoryHome::default();
     let mut owner = Node::new(&home, 1);
     owner.begin();
-    home.fail_next(MemoryFault::AnswerLost);
+    home.delay_next();
     let header = owner.machine.append(Instant::default()).unwrap();
     let batch = |revision, len| Batch {
         previous: 5,
@@ -397,6 +397,7 @@ fn an_append_of_unknown_outcome_is_sent_again_with_exactly_the_same_bytes() {
         owner.send(header, &batch(6, 40)).outcome,
         AppendOutcome::Unknown
     );
+    assert_eq!(home.deliver(), Some(true));
     let written = owner.slot(2);
     // Another content is not taken.
     assert_eq!(
@@ -413,7 +414,7 @@ fn an_entry_that_no_segment_can_have_is_refused_and_the_log_goes_on() {
     let home = MemoryHome::default();
     let mut owner = Node::new(&home, 1);
     owner.begin();
-    let refused = owner.append(MemoryHome::LIMITS.value - 50 * 1024);
+    let refused = owner.append(MOST_BYTES - 50 * 1024);
     assert_eq!(refused.outcome, AppendOutcome::Refused);
     let Some(Failure::NotApplied(text)) = refused.failure else {
         panic!("{:?}", refused.failure)

@@ -2,17 +2,17 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::ready;
+use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use axum::body::Bytes;
-use tenure_register::memory::{MemoryFault, MemoryHome};
+use tenure_register::memory::MemoryHome;
 use tenure_register::{
-    BoxFuture, Expected, Failure, Files, HomeFacts, Limits, Read, Register, RegisterKey, Replaced,
-    Version,
+    Expected, Failure, Files, HomeFacts, Read, Register, RegisterKey, Replaced, Version,
 };
 
 use super::super::LogHome;
@@ -177,15 +177,15 @@ impl FaultyHome {
     }
 
     /// Makes a request that changes no register.
-    fn request<'a, T: Send + 'a>(
+    async fn request<T>(
         &self,
         kind: Request,
-        request: impl FnOnce() -> BoxFuture<'a, Result<T, Failure>>,
-    ) -> BoxFuture<'a, Result<T, Failure>> {
+        request: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
         match self.fault(kind) {
-            None => request(),
-            Some(Fault::Hang) => Box::pin(std::future::pending()),
-            Some(fault) => Box::pin(ready(Err(fault.failure()))),
+            None => request.await,
+            Some(Fault::Hang) => pending().await,
+            Some(fault) => Err(fault.failure()),
         }
     }
 }
@@ -201,77 +201,59 @@ impl Fault {
     }
 }
 
+#[async_trait]
 impl Register for FaultyHome {
-    fn read<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        known: Option<&'a Version>,
-    ) -> BoxFuture<'a, Result<Read, Failure>> {
-        self.request(Request::Read, || self.memory.read(key, known))
+    async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
+        self.request(Request::Read, self.memory.read(key, known))
+            .await
     }
 
-    fn replace<'a>(
-        &'a self,
-        key: &'a RegisterKey,
-        expected: &'a Expected,
+    async fn replace(
+        &self,
+        key: &RegisterKey,
+        expected: &Expected,
         value: Bytes,
-    ) -> BoxFuture<'a, Result<Replaced, Failure>> {
+    ) -> Result<Replaced, Failure> {
         let fault = self.fault(Request::Replace);
-        match fault {
-            Some(Fault::LoseAnswer) => self.memory.fail_next(MemoryFault::AnswerLost),
-            Some(Fault::Late) => self.memory.fail_next(MemoryFault::Late),
-            _ => {}
+        if fault == Some(Fault::Late) {
+            self.memory.delay_next();
         }
         match fault {
-            None | Some(Fault::LoseAnswer | Fault::Late) => {
-                self.memory.replace(key, expected, value)
-            }
-            Some(Fault::Hang) => Box::pin(std::future::pending()),
-            Some(fault @ Fault::FullButApplied) => Box::pin(async move {
+            None | Some(Fault::Late) => self.memory.replace(key, expected, value).await,
+            Some(Fault::Hang) => pending().await,
+            Some(fault @ (Fault::LoseAnswer | Fault::FullButApplied)) => {
                 self.memory.replace(key, expected, value).await?;
                 Err(fault.failure())
-            }),
-            Some(fault) => Box::pin(ready(Err(fault.failure()))),
+            }
+            Some(fault) => Err(fault.failure()),
         }
-    }
-
-    fn limits(&self) -> Limits {
-        MemoryHome::LIMITS
     }
 }
 
+#[async_trait]
 impl Files for FaultyHome {
-    fn write<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-        content: Bytes,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
-        self.request(Request::Write, || self.memory.write(name, content))
+    async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
+        self.request(Request::Write, self.memory.write(name, content))
+            .await
     }
 
-    fn read_file<'a>(
-        &'a self,
-        name: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Option<Bytes>, Failure>> {
-        self.request(Request::Other, || self.memory.read_file(name))
+    async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure> {
+        self.request(Request::Other, self.memory.read_file(name))
+            .await
     }
 
-    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> BoxFuture<'a, Result<(), Failure>> {
-        self.request(Request::Other, || self.memory.delete(names))
+    async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure> {
+        self.request(Request::Other, self.memory.delete(names))
+            .await
     }
 
-    fn list<'a>(
-        &'a self,
-        folder: &'a RegisterKey,
-    ) -> BoxFuture<'a, Result<Vec<RegisterKey>, Failure>> {
-        self.request(Request::Other, || self.memory.list(folder))
+    async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure> {
+        self.request(Request::Other, self.memory.list(folder)).await
     }
 
-    fn read_many<'a>(
-        &'a self,
-        keys: &'a [RegisterKey],
-    ) -> BoxFuture<'a, Result<Vec<Read>, Failure>> {
-        self.request(Request::Read, || self.memory.read_many(keys))
+    async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
+        self.request(Request::Read, self.memory.read_many(keys))
+            .await
     }
 
     fn facts(&self) -> HomeFacts {

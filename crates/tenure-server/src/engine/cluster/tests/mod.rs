@@ -22,7 +22,7 @@ use futures_util::FutureExt as _;
 use tenure_core::Epoch;
 use tenure_core::lease::{LeaseId, Stored};
 use tenure_core::ownership::{OwnershipRole, TailState};
-use tenure_register::{BoxFuture, Expected, Failure, Files as _, Read, Register as _, RegisterKey};
+use tenure_register::{Expected, Failure, Files as _, Read, Register as _, RegisterKey};
 use tokio_util::sync::CancellationToken;
 
 use self::faulty_home::{Fault, FaultyHome};
@@ -197,7 +197,7 @@ fn config(name: &str, ownership: Duration) -> ClusterConfig {
 }
 
 /// Returns the answer of a home in memory, which does not wait.
-fn now<T>(answer: BoxFuture<'_, Result<T, Failure>>) -> T {
+fn now<T>(answer: impl Future<Output = Result<T, Failure>>) -> T {
     answer.now_or_never().expect("an answer").unwrap()
 }
 
@@ -218,7 +218,7 @@ fn overwrite(home: &FaultyHome, slot: u64, bytes: impl Into<Bytes>) {
     let (slot, bytes) = (slot_key(slot), bytes.into());
     let read = now(home.memory.read(&slot, None));
     let expected = Expected {
-        identity: read.seen().identity.clone(),
+        identity: read.identity().clone(),
         version: match read {
             Read::Found { version, .. } => Some(version),
             _ => None,

@@ -83,7 +83,7 @@ fn a_copy_of_a_log_in_another_place_is_not_used() {
         };
         let key: RegisterKey = format!("copy/slot-{slot}").parse().unwrap();
         let read = now(home.memory.read(&key, None));
-        let identity = read.seen().identity.clone();
+        let identity = read.identity().clone();
         let version = None;
         now(home
             .memory
