@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 use super::cuts::{MODES, cut};
 use super::engine::lose_answers;
 use super::kills::kill;
+use super::moving::circle;
 use super::restarts::restart;
 use super::stops::stop;
 use super::{Bench, DEFAULT, SHORT, pass, renewed_since};
@@ -167,6 +168,15 @@ fn without_versitygw_nobody_is_answered_and_then_the_servers_go_on() {
 fn without_seaweedfs_nobody_is_answered_and_then_the_servers_go_on() {
     let test = "without_seaweedfs_nobody_is_answered_and_then_the_servers_go_on";
     away(test, BucketServer::SeaweedFs);
+}
+
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn a_store_moves_into_a_bucket_and_out_of_it_and_no_leader_loses_its_term() {
+    let test = "a_store_moves_into_a_bucket_and_out_of_it_and_no_leader_loses_its_term";
+    if let Some(bucket) = Bucket::start(test, BucketServer::VersityGw) {
+        circle(test, 1, Some(&bucket), 1);
+    }
 }
 
 /// The long forms, which `.ci/servers` leaves out.
