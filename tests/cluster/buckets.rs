@@ -9,11 +9,14 @@ mod checks;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use tenure_register::Files;
 use tenure_register::bucket::BucketHome;
 use tenure_tests::PATIENCE;
-use tenure_tests::bucket::{Bucket, BucketServer};
+use tenure_tests::bucket::{ACCESS, Bucket, BucketServer};
 use tenure_tests::cluster::Settings;
+use tenure_tests::engine::Engine;
+use tenure_tests::process::{command, json_of, output};
 use tenure_tests::receiver::now;
 use tokio::runtime::Runtime;
 
@@ -179,16 +182,43 @@ fn a_store_moves_into_a_bucket_and_out_of_it_and_no_leader_loses_its_term() {
     }
 }
 
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn the_doctor_probes_a_bucket_while_servers_run_and_leaves_nothing_behind() {
+    let test = "the_doctor_probes_a_bucket_while_servers_run_and_leaves_nothing_behind";
+    let Some(bench) = Bench::start(test, short(BucketServer::VersityGw)) else {
+        return;
+    };
+    let cluster = &bench.cluster;
+    for server in &cluster.servers {
+        let config = server.config().to_str().expect("a path in UTF-8");
+        let mut doctor = command(&["doctor", "--json", "--config", config]);
+        for url in cluster.urls() {
+            doctor.args(["--server", &url]);
+        }
+        let report = json_of(&output(doctor.envs(ACCESS)));
+        assert_eq!(report["home"]["error"], Value::Null, "{report}");
+        assert_eq!(report["home"]["key"], "serve.home", "{report}");
+    }
+    let Engine::Bucket(bucket) = &cluster.engine else {
+        unreachable!("these settings are of a bucket")
+    };
+    assert_eq!(bucket.objects("a/b/probe"), <[String; 0]>::default());
+    bench.verify();
+}
+
 /// The long forms, which `.ci/servers` leaves out.
 mod long {
+    use std::collections::BTreeMap;
+    use std::thread;
     use std::time::Duration;
 
     use tenure_tests::bucket::BucketServer;
-    use tenure_tests::cluster::Settings;
+    use tenure_tests::cluster::{Cluster, Settings};
 
     use super::super::kills::kill;
     use super::super::stops::stop;
-    use super::super::{DEFAULT, rounds};
+    use super::super::{DEFAULT, pass, rounds};
 
     fn kills(test: &str, server: BucketServer) {
         let settings = Settings::long(DEFAULT).over_bucket(server);
@@ -232,5 +262,47 @@ mod long {
     fn a_server_over_seaweedfs_that_is_stopped_many_times_acknowledges_nothing() {
         let test = "a_server_over_seaweedfs_that_is_stopped_many_times_acknowledges_nothing";
         stops(test, BucketServer::SeaweedFs);
+    }
+
+    /// Counts the requests of two servers without changes for some minutes, and prints them for an hour.
+    fn idle(test: &str, seconds: u64, minutes: usize) {
+        let settings = Settings {
+            servers: 2,
+            ..Settings::long(Duration::from_secs(seconds))
+        };
+        let settings = settings.over_bucket(BucketServer::VersityGw);
+        let Some(mut cluster) = Cluster::start(test, settings) else {
+            return;
+        };
+        let before = cluster.bucket().requests();
+        pass(Duration::from_secs(60) * u32::try_from(minutes).expect("minutes"));
+        let after = cluster.bucket().requests();
+        let in_an_hour = |method: &str| {
+            let count = |counts: &BTreeMap<String, u64>| counts.get(method).copied().unwrap_or(0);
+            (count(&after) - count(&before)) * 60 / minutes as u64
+        };
+        let [puts, gets, lists, deletes] = ["PUT", "GET", "LIST", "DELETE"].map(in_an_hour);
+        eprintln!(
+            "MEASURED requests of two idle servers in an hour, T = {seconds} s: {puts} PUT, {gets} GET, \
+             {lists} LIST, {deletes} DELETE"
+        );
+        // In T the active server appends six entries, and reads as often; it writes a segment for 64
+        // entries. The standby looks twelve times, and reads one slot more for each entry.
+        let beats = 6 * 3_600 / seconds;
+        assert!(puts <= beats * 65 / 64 + 60, "{puts} PUT");
+        assert!(gets <= 4 * beats + 60, "{gets} GET");
+        assert!(puts > beats * 3 / 4 && gets > beats * 3);
+    }
+
+    #[test]
+    #[ignore = "about 20 minutes: the requests of idle servers with T = 5, 10 and 15 s"]
+    fn idle_servers_over_a_bucket_send_no_more_requests_than_the_manual_says() {
+        let test = "idle_servers_over_a_bucket_send_no_more_requests_than_the_manual_says";
+        let minutes = rounds(20);
+        thread::scope(|scope| {
+            for seconds in [5, 10, 15] {
+                scope.spawn(move || idle(test, seconds, minutes));
+            }
+        });
     }
 }

@@ -71,7 +71,7 @@ pub struct Bucket {
 struct Traffic {
     /// The writes of slots that were applied, or may have been, in the order of their answers.
     writes: Vec<Write>,
-    /// The number of requests, by method.
+    /// The number of requests by method, or `LIST` for names of objects.
     requests: BTreeMap<String, u64>,
     /// Whether each write of a slot is sent without its condition.
     is_unfenced: bool,
@@ -243,7 +243,7 @@ impl Bucket {
         format!("s3://{NAME}/{PREFIX}?endpoint=http://{address}")
     }
 
-    /// The number of requests so far, by method.
+    /// The number of requests so far, by method, or `LIST` for names of objects.
     #[must_use]
     pub fn requests(&self) -> BTreeMap<String, u64> {
         lock(&self.seen).requests.clone()
@@ -373,7 +373,13 @@ async fn forward(
         return failed(StatusCode::BAD_REQUEST);
     };
     let slot = slot_of(parts.uri.path()).filter(|_| parts.method == Method::PUT);
-    let method = parts.method.to_string();
+    let is_list = parts.uri.query().unwrap_or_default().contains("list-type");
+    let method = if is_list {
+        "LIST"
+    } else {
+        parts.method.as_str()
+    };
+    let method = method.to_owned();
     *lock(&seen).requests.entry(method).or_default() += 1;
     let is_unfenced = slot.is_some() && lock(&seen).is_unfenced;
     let whole = if is_unfenced {

@@ -22,6 +22,7 @@ use tokio::sync::Barrier;
 pub(super) enum Flaw {
     None,
     RefusesCreates,
+    IgnoresConditions,
     /// A create replaces an object.
     IgnoresIfNoneMatch,
     RefusesReplaces,
@@ -208,6 +209,9 @@ impl Fake {
 
 impl Objects {
     fn holds(&self, name: &str, headers: &HeaderMap, flaw: Flaw) -> bool {
+        if flaw == Flaw::IgnoresConditions {
+            return true;
+        }
         let present = self.objects.get(name);
         let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
         if let Some(generation) = header("x-goog-if-generation-match") {

@@ -102,9 +102,27 @@ async fn the_probe_names_the_rule_that_a_store_does_not_keep() {
         let fake = Fake::start(flaw).await;
         let failure = home(&fake).probe().await.unwrap_err().to_string();
         assert!(failure.contains(problem), "{flaw:?}: {failure}");
+        assert!(!failure.contains("; "), "{flaw:?}: {failure}");
         assert!(failure.contains("bucket"), "{failure}");
         assert_eq!(fake.names(), <[String; 0]>::default(), "{flaw:?}");
     }
+}
+
+#[tokio::test]
+async fn the_probe_names_all_rules_that_a_store_without_conditions_does_not_keep() {
+    let fake = Fake::start(Flaw::IgnoresConditions).await;
+    let failure = home(&fake).probe().await.unwrap_err().to_string();
+    for part in [
+        "ignores If-None-Match",
+        "ignores If-Match",
+        "creates an object that is missing",
+        "use another store",
+    ] {
+        assert!(failure.contains(part), "{part}: {failure}");
+    }
+    assert!(!failure.contains("of four writes"), "{failure}");
+    assert!(!failure.contains("last write"), "{failure}");
+    assert_eq!(fake.names(), <[String; 0]>::default());
 }
 
 #[tokio::test]
