@@ -54,7 +54,7 @@ pub use file_log::{is_guarded, mark_guarded};
 pub use loaded::Document;
 pub(crate) use loaded::{LeaseList, Loaded, LoadedLease};
 pub(crate) use log::{AppendError, Log};
-pub use restore::{RestoreError, Restored, forget_restore, restore, restore_note};
+pub use restore::{RestoreError, Restored, accept_copy, forget_restore, restore, restore_note};
 
 /// Appends changes to a log.
 pub(crate) struct Engine {

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use tenure_core::Epoch;
 
 use super::backup::Contents;
-use super::file_log::{Folder, mark_guarded, place, restore_note as note_of};
+use super::file_log::{Folder, mark_guarded, open_in, place, restore_note as note_of};
 use super::snapshot::{Position, SnapshotReader, decoded, merge};
-use super::{LeaseList, Loaded, OpenError, RecoverError};
+use super::{Batch, LeaseList, Loaded, OpenError, RecoverError};
 use crate::clock;
-use crate::model::Floors;
+use crate::model::{Floors, HistoryLimits};
 
 /// The distance by which revisions continue above those of the backup: more changes than a store
 /// makes in years.
@@ -115,6 +115,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     if let Some(path) = folder.trace_of_a_store()? {
         return Err(RestoreError::StoreThere { path });
     }
+    folder.note_place()?;
     let next = backup.next(file)?;
     folder.delete_before(0, u64::MAX);
     let at = clock::rfc3339(clock::wall()).unwrap_or_default();
@@ -139,6 +140,43 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     }
     placed?;
     Ok(next.restored)
+}
+
+/// Accepts a data directory that was copied, and that no store starts from: see [`OpenError::Copied`].
+/// Epochs and revisions continue far above those of the copy, as after a [`restore`] of a backup that
+/// was made when the directory was copied. The same conditions hold.
+///
+/// The call blocks.
+///
+/// # Errors
+///
+/// [`RestoreError`]; [`RestoreError::StoreThere`] if the directory is no copy, as far as that is known.
+pub fn accept_copy(data_dir: &Path) -> Result<Restored, RestoreError> {
+    let folder = Folder::open(data_dir)?;
+    let Err(OpenError::Copied { path, written }) = folder.check_place() else {
+        let path = data_dir.to_owned();
+        return Err(RestoreError::StoreThere { path });
+    };
+    let at = clock::rfc3339(clock::wall()).unwrap_or_default();
+    folder.note_restore(&format!("accepted at {at} as a copy of {written}"))?;
+    let accept = || {
+        let (loaded, log) = open_in(folder, HistoryLimits::NONE, 0, LeaseList::new())?;
+        let revision = loaded.revision;
+        let backup = Backup {
+            contents: Contents::of_all(&loaded),
+            loaded,
+            covers: Position::default(),
+            is_final: false,
+        };
+        let next = backup.next(&path)?;
+        log.accept(&Batch::of_floors(revision, next.revision, &next.floors))?;
+        Ok(next.restored)
+    };
+    let accepted = accept();
+    if accepted.is_err() {
+        let _ = forget_restore(data_dir);
+    }
+    accepted
 }
 
 /// Returns the time and the backup of the restore that created the store in `data_dir`, until
