@@ -1,10 +1,12 @@
 //! Checks of one home. Two connections are two clients of the same home.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::iter;
+use std::sync::Mutex;
 
 use tenure_core::Name;
 use tenure_register::{
-    Bytes, Expected, Failure, Files, Identity, Read, RegisterKey, Replaced, Version,
+    BoxFuture, Bytes, Expected, Failure, Files, Identity, Read, RegisterKey, Replaced, Version,
 };
 
 /// Runs all checks. The connections are of one home, and no other check uses this part of it.
@@ -20,6 +22,7 @@ pub(crate) async fn pass(connections: &[&dyn Files], part: &str) {
     keys_are_apart(home, &part).await;
     values_of_each_size_come_back(home, &key("sizes")).await;
     one_of_several_writers_wins(connections, &part).await;
+    a_read_during_writes_shows_the_version_of_its_value(connections, &key("pairs")).await;
     several_registers_are_read_at_once(home, &part).await;
     files_are_written_listed_and_deleted(home, &key("files")).await;
 }
@@ -176,6 +179,47 @@ async fn one_of_several_writers_wins(connections: &[&dyn Files], part: &Register
             assert_eq!(present, winners[0]);
             version = Some(present.0);
         }
+    }
+}
+
+/// With the version of a later value, a reader would replace a value that it has never seen.
+async fn a_read_during_writes_shows_the_version_of_its_value(
+    connections: &[&dyn Files],
+    key: &RegisterKey,
+) {
+    const WRITES: usize = 300;
+    let (writer, readers) = connections.split_first().unwrap();
+    let identity = absent(*writer, key).await;
+    let version = done(create(*writer, key, &identity, "0").await);
+    let written = Mutex::new(HashMap::from([(version.as_str().to_owned(), "0".into())]));
+    let seen = Mutex::new(HashSet::new());
+    let write: BoxFuture<'_, ()> = Box::pin(async {
+        let mut version = version;
+        for count in 1..WRITES {
+            let value = count.to_string();
+            version = done(put(*writer, key, &identity, &version, &value).await);
+            let mut written = written.lock().unwrap();
+            written.insert(version.as_str().to_owned(), value.into());
+        }
+    });
+    let reads = readers.iter().map(|home| -> BoxFuture<'_, ()> {
+        let seen = &seen;
+        Box::pin(async move {
+            for _ in 0..WRITES {
+                // A home may be late, but not wrong.
+                if let Ok(read) = home.read(key, None).await {
+                    let (version, value) = found(read);
+                    seen.lock()
+                        .unwrap()
+                        .insert((version.as_str().to_owned(), value));
+                }
+            }
+        })
+    });
+    join_all(iter::once(write).chain(reads)).await;
+    let written: HashMap<String, Bytes> = written.into_inner().unwrap();
+    for (version, value) in seen.into_inner().unwrap() {
+        assert_eq!(written.get(&version), Some(&value), "{version}");
     }
 }
 
