@@ -286,6 +286,9 @@ mod long {
             "MEASURED requests of two idle servers in an hour, T = {seconds} s: {puts} PUT, {gets} GET, \
              {lists} LIST, {deletes} DELETE"
         );
+        // Each standby has read slots while they were written.
+        let audited = cluster.audit("c");
+        eprintln!("{audited:?}");
         // In T the active server appends six entries, and reads as often; it writes a segment for 64
         // entries. The standby looks twelve times, and reads one slot more for each entry.
         let beats = 6 * 3_600 / seconds;
