@@ -31,7 +31,7 @@ pub enum Engine {
     /// PostgreSQL.
     Postgres(Databases),
     /// A bucket.
-    Bucket(Bucket),
+    Bucket(Box<Bucket>),
 }
 
 /// A primary of PostgreSQL, and perhaps a synchronous standby.
@@ -81,7 +81,9 @@ impl Engine {
                 etcd.map(Self::Etcd)
             }
             Kind::Postgres => Databases::start(test, settings.members).map(Self::Postgres),
-            Kind::Bucket(server) => Bucket::start(test, server).map(Self::Bucket),
+            Kind::Bucket(server) => {
+                Bucket::start(test, server).map(|it| Self::Bucket(Box::new(it)))
+            }
         }
     }
 

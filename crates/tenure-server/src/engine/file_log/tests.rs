@@ -404,7 +404,7 @@ fn a_copied_folder_is_refused_until_it_is_accepted_above_all_epochs_of_the_other
     bench.commit(&mut running, 20);
     // Also while the store runs.
     cp(&data, &copied);
-    let epochs = floor(&copy(&data).path().to_owned());
+    let epochs = floor(copy(&data).path());
     drop(running);
     let before = names(&copied);
     let error = open(&copied).unwrap_err();
