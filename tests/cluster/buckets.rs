@@ -25,6 +25,7 @@ use super::engine::lose_answers;
 use super::kills::kill;
 use super::moving::circle;
 use super::restarts::restart;
+use super::starts::start;
 use super::stops::stop;
 use super::{Bench, DEFAULT, SHORT, pass, renewed_since};
 
@@ -120,6 +121,13 @@ fn a_rolling_restart_over_a_bucket_ends_no_term() {
         ..short(BucketServer::VersityGw)
     };
     restart(test, settings, 1);
+}
+
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn three_servers_that_start_at_the_same_moment_on_a_bucket_make_one_chain() {
+    let test = "three_servers_that_start_at_the_same_moment_on_a_bucket_make_one_chain";
+    start(test, short(BucketServer::VersityGw), [DEFAULT; 3], 3);
 }
 
 /// The bucket's server hangs, and later it is killed. Both times nobody is answered, and then the

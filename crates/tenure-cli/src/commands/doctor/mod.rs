@@ -35,7 +35,8 @@ use members::MemberReport;
 /// Check this machine's clock, the connection to the store, and the timings
 ///
 /// Checks each address of the store, and with a fallback also each member: whether it answers, its
-/// settings, and the id of its store. Exits with 0 if all checks pass, 1 if a check fails, 69 if no
+/// settings, and the id of its store. With the configuration of a server whose home is a bucket, it probes
+/// the bucket, too. Exits with 0 if all checks pass, 1 if a check fails, 69 if no
 /// address can be reached.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
