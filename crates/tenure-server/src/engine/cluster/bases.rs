@@ -13,8 +13,9 @@ use tenure_core::ring::{Base, FileId};
 use tracing::{error, info, warn};
 
 use super::home::LogHome;
-use crate::engine::ring::{BaseError, BaseFiles, LogFiles, Replica, SlotValue};
-use crate::engine::snapshot::Position;
+use crate::engine::entry::Position;
+use crate::engine::replica::Replica;
+use crate::engine::ring::{BaseError, BaseFiles, LogFiles, SlotValue};
 
 /// The size of the segments from which a snapshot is written instead, in bytes, unless half of the
 /// last snapshot is larger. So a byte is written at most four times.

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::bases::BaseWriter;
 use super::log::ClusterLog;
-use crate::engine::ring::Replica;
+use crate::engine::replica::Replica;
 use crate::engine::{AppendError, Batch, Log};
 use crate::model::ChangeSet;
 
