@@ -1,65 +1,44 @@
-//! Registers in buckets of servers of other projects. No server of tenure takes part.
+//! Buckets of servers of other projects: the registers in them, and the same faults of clusters as
+//! over etcd.
+//!
+//! The gate builds none of these servers. `.ci/servers` runs the short forms.
 
 #[path = "../../crates/tenure-register/tests/conformance/checks.rs"]
 mod checks;
 
-use std::net::SocketAddr;
-use std::process::Command;
 use std::time::Duration;
 
-use object_store::aws::AmazonS3Builder;
-use object_store::path::Path;
-use object_store::signer::Signer;
-use reqwest::Method;
-use tenure_register::bucket::{BucketAccess, BucketHome};
-use tenure_register::{Bytes, Files};
-use tenure_tests::client::plain_http;
-use tenure_tests::ports::free_address;
-use tenure_tests::process::Process;
-use tenure_tests::servers::server;
-use tenure_tests::{PATIENCE, wait_until};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tenure_register::Files;
+use tenure_register::bucket::BucketHome;
+use tenure_tests::PATIENCE;
+use tenure_tests::bucket::{ACCESS, Bucket, BucketServer};
+use tenure_tests::cluster::Settings;
+use tenure_tests::engine::Engine;
+use tenure_tests::process::{command, json_of, output};
+use tenure_tests::receiver::now;
 use tokio::runtime::Runtime;
+
+use super::cuts::{MODES, cut};
+use super::engine::lose_answers;
+use super::kills::kill;
+use super::moving::circle;
+use super::restarts::restart;
+use super::starts::start;
+use super::stops::stop;
+use super::{Bench, DEFAULT, SHORT, pass, renewed_since};
 
 /// The number of probes. Each of them has two races.
 const PROBES: usize = 40;
 
-/// The credential of the owner.
-const ID: &str = "owner";
-const SECRET: &str = "secret of the owner";
-
-/// Starts the server that this command runs, and checks it.
-fn check(command: &mut Command, address: SocketAddr) {
-    let mut process = Process::spawn(command);
-    let endpoint = format!("http://{address}");
-    let mut access = BucketAccess::new("s3://bucket/a/b");
-    access.endpoint = Some(endpoint.clone());
-    access.settings = [("AWS_ACCESS_KEY_ID", ID), ("AWS_SECRET_ACCESS_KEY", SECRET)]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec();
-    let homes = [(); 4].map(|()| BucketHome::new(&access, PATIENCE).unwrap());
-    let bucket = AmazonS3Builder::new()
-        .with_endpoint(endpoint)
-        .with_allow_http(true)
-        .with_bucket_name("bucket")
-        .with_access_key_id(ID)
-        .with_secret_access_key(SECRET);
-    let bucket = bucket.build().unwrap();
+/// Checks the registers of a bucket. No server of tenure takes part.
+fn check(test: &str, server: BucketServer) {
+    let Some(bucket) = Bucket::start(test, server) else {
+        return;
+    };
+    let homes = [(); 4].map(|()| BucketHome::new(&bucket.access(), PATIENCE).unwrap());
     Runtime::new().unwrap().block_on(async {
-        let hour = Duration::from_secs(3600);
-        let url = bucket.signed_url(Method::PUT, &Path::default(), hour).await;
-        let create = plain_http().build().unwrap().put(url.unwrap());
-        wait_until("a bucket", async || {
-            assert!(!process.has_ended(), "{}", process.stderr());
-            let made = create.try_clone().unwrap().send().await.ok()?;
-            made.status().is_success().then_some(())
-        })
-        .await;
-        // A server that has just started may have no place for objects yet.
-        let (name, content) = ("first".parse().unwrap(), Bytes::new());
-        wait_until("an object", async || {
-            homes[0].write(&name, content.clone()).await.ok()
-        })
-        .await;
         for _ in 0..PROBES {
             assert_eq!(homes[0].probe().await, Ok(None));
         }
@@ -72,52 +51,269 @@ fn check(command: &mut Command, address: SocketAddr) {
 #[ignore = "its server takes minutes to build: .ci/servers"]
 fn versitygw_passes_the_probe_and_all_checks() {
     let test = "versitygw_passes_the_probe_and_all_checks";
-    let Some(program) = server(test, "versitygw") else {
-        return;
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let address = free_address();
-    let [data, metadata] = ["data", "metadata"].map(|name| {
-        let path = folder.path().join(name);
-        std::fs::create_dir(&path).unwrap();
-        path
-    });
-    let mut command = Command::new(program);
-    command
-        .args([
-            "--port",
-            &address.to_string(),
-            "--access",
-            ID,
-            "--secret",
-            SECRET,
-        ])
-        .args(["posix", "--sidecar"])
-        .args([metadata, data]);
-    check(&mut command, address);
+    check(test, BucketServer::VersityGw);
 }
 
 #[test]
 #[ignore = "its server takes minutes to build: .ci/servers"]
 fn seaweedfs_passes_the_probe_and_all_checks() {
     let test = "seaweedfs_passes_the_probe_and_all_checks";
-    let Some(program) = server(test, "seaweedfs") else {
+    check(test, BucketServer::SeaweedFs);
+}
+
+/// Settings of a short test. An attempt takes several requests over new connections.
+fn short(server: BucketServer) -> Settings {
+    Settings::short(2 * SHORT).over_bucket(server)
+}
+
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn a_killed_active_server_over_versitygw_has_a_successor_and_nothing_is_lost() {
+    let test = "a_killed_active_server_over_versitygw_has_a_successor_and_nothing_is_lost";
+    kill(test, short(BucketServer::VersityGw), 2);
+}
+
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn a_killed_active_server_over_seaweedfs_has_a_successor_and_nothing_is_lost() {
+    let test = "a_killed_active_server_over_seaweedfs_has_a_successor_and_nothing_is_lost";
+    kill(test, short(BucketServer::SeaweedFs), 2);
+}
+
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn a_server_over_versitygw_that_was_stopped_for_too_long_acknowledges_nothing() {
+    let test = "a_server_over_versitygw_that_was_stopped_for_too_long_acknowledges_nothing";
+    stop(test, short(BucketServer::VersityGw), 1);
+}
+
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn a_server_over_seaweedfs_that_was_stopped_for_too_long_acknowledges_nothing() {
+    let test = "a_server_over_seaweedfs_that_was_stopped_for_too_long_acknowledges_nothing";
+    stop(test, short(BucketServer::SeaweedFs), 1);
+}
+
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn an_active_server_that_is_cut_off_from_a_bucket_is_silent_before_another_takes_over() {
+    let test = "an_active_server_that_is_cut_off_from_a_bucket_is_silent_before_another_takes_over";
+    cut(test, short(BucketServer::VersityGw), &MODES[..3]);
+}
+
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn appends_whose_answers_from_a_bucket_are_lost_are_neither_lost_nor_repeated() {
+    let test = "appends_whose_answers_from_a_bucket_are_lost_are_neither_lost_nor_repeated";
+    let settings = Settings {
+        ownership: 2 * DEFAULT,
+        ..short(BucketServer::VersityGw)
+    };
+    lose_answers(test, settings, [2, 3, 5], Duration::from_secs(2));
+}
+
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn a_rolling_restart_over_a_bucket_ends_no_term() {
+    let test = "a_rolling_restart_over_a_bucket_ends_no_term";
+    let settings = Settings {
+        ownership: DEFAULT,
+        ..short(BucketServer::VersityGw)
+    };
+    restart(test, settings, 1);
+}
+
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn three_servers_that_start_at_the_same_moment_on_a_bucket_make_one_chain() {
+    let test = "three_servers_that_start_at_the_same_moment_on_a_bucket_make_one_chain";
+    start(test, short(BucketServer::VersityGw), [DEFAULT; 3], 3);
+}
+
+/// The bucket's server hangs, and later it is killed. Both times nobody is answered, and then the
+/// same server goes on.
+fn away(test: &str, server: BucketServer) {
+    let settings = short(server);
+    let ownership = settings.ownership;
+    let Some(mut bench) = Bench::start(test, settings) else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
-    let address = free_address();
-    let mut command = Command::new(program);
-    command
-        .args(["server", "-ip=127.0.0.1", "-s3", "-master.telemetry=false"])
-        .arg(format!("-dir={}", folder.path().display()))
-        .arg(format!("-s3.port={}", address.port()))
-        .args(["-s3.port.iceberg=0", "-s3.port.lance=0"])
-        .env("AWS_ACCESS_KEY_ID", ID)
-        .env("AWS_SECRET_ACCESS_KEY", SECRET);
-    for port in ["master", "volume", "filer"] {
-        command.arg(format!("-{port}.port={}", free_address().port()));
-        command.arg(format!("-{port}.port.grpc={}", free_address().port()));
+    for is_killed in [false, true] {
+        bench.load.wait_until_steady();
+        let (_, generation) = bench.cluster.reign();
+        let bucket = bench.cluster.bucket();
+        match is_killed {
+            false => bucket.signal(Signal::SIGSTOP),
+            true => bucket.kill(),
+        }
+        // An append may still have been confirmed before.
+        pass(ownership * 5 / 6);
+        let silent = now();
+        pass(ownership);
+        let answer = bench.load.probe.first_since(silent);
+        assert!(answer.is_none(), "without the bucket: {answer:?}");
+        let bucket = bench.cluster.bucket();
+        match is_killed {
+            false => bucket.signal(Signal::SIGCONT),
+            true => bucket.spawn(),
+        }
+        bucket.wait_until_ready();
+        let took = renewed_since(&bench.load.probe, now());
+        eprintln!("{server:?}: renewed {took:?} after it was back, killed: {is_killed}");
+        // The first server that can read again may be another one than the first that can write.
+        let active = bench.cluster.active();
+        assert!(bench.cluster.generation(active) <= generation + 1);
     }
-    command.arg(format!("-s3.port.grpc={}", free_address().port()));
-    check(&mut command, address);
+    bench.verify_without_terms();
+}
+
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn without_versitygw_nobody_is_answered_and_then_the_servers_go_on() {
+    let test = "without_versitygw_nobody_is_answered_and_then_the_servers_go_on";
+    away(test, BucketServer::VersityGw);
+}
+
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn without_seaweedfs_nobody_is_answered_and_then_the_servers_go_on() {
+    let test = "without_seaweedfs_nobody_is_answered_and_then_the_servers_go_on";
+    away(test, BucketServer::SeaweedFs);
+}
+
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn a_store_moves_into_a_bucket_and_out_of_it_and_no_leader_loses_its_term() {
+    let test = "a_store_moves_into_a_bucket_and_out_of_it_and_no_leader_loses_its_term";
+    if let Some(bucket) = Bucket::start(test, BucketServer::VersityGw) {
+        circle(test, 1, Some(&bucket), 1);
+    }
+}
+
+#[test]
+#[ignore = "its server takes minutes to build: .ci/servers"]
+fn the_doctor_probes_a_bucket_while_servers_run_and_leaves_nothing_behind() {
+    let test = "the_doctor_probes_a_bucket_while_servers_run_and_leaves_nothing_behind";
+    let Some(bench) = Bench::start(test, short(BucketServer::VersityGw)) else {
+        return;
+    };
+    let cluster = &bench.cluster;
+    for server in &cluster.servers {
+        let config = server.config().to_str().expect("a path in UTF-8");
+        let mut doctor = command(&["doctor", "--json", "--config", config]);
+        for url in cluster.urls() {
+            doctor.args(["--server", &url]);
+        }
+        let report = json_of(&output(doctor.envs(ACCESS)));
+        assert_eq!(report["home"]["error"], Value::Null, "{report}");
+        assert_eq!(report["home"]["key"], "serve.home", "{report}");
+    }
+    let Engine::Bucket(bucket) = &cluster.engine else {
+        unreachable!("these settings are of a bucket")
+    };
+    assert_eq!(bucket.objects("a/b/probe"), <[String; 0]>::default());
+    bench.verify();
+}
+
+/// The long forms, which `.ci/servers` leaves out.
+mod long {
+    use std::collections::BTreeMap;
+    use std::thread;
+    use std::time::Duration;
+
+    use tenure_tests::bucket::BucketServer;
+    use tenure_tests::cluster::{Cluster, Settings};
+
+    use super::super::kills::kill;
+    use super::super::stops::stop;
+    use super::super::{DEFAULT, pass, rounds};
+
+    fn kills(test: &str, server: BucketServer) {
+        let settings = Settings::long(DEFAULT).over_bucket(server);
+        if let Some(mut times) = kill(test, settings, rounds(200)) {
+            times.sort();
+            let p99 = times[(times.len() * 99).div_ceil(100) - 1];
+            assert!(p99 <= DEFAULT + Duration::from_secs(1), "{p99:?}");
+        }
+    }
+
+    fn stops(test: &str, server: BucketServer) {
+        let settings = Settings::long(Duration::from_millis(1_500)).over_bucket(server);
+        stop(test, settings, rounds(50));
+    }
+
+    #[test]
+    #[ignore = "about 20 minutes: 200 kills with T = 3 s"]
+    fn an_active_server_over_versitygw_that_is_killed_many_times_has_a_successor_in_time() {
+        let test =
+            "an_active_server_over_versitygw_that_is_killed_many_times_has_a_successor_in_time";
+        kills(test, BucketServer::VersityGw);
+    }
+
+    #[test]
+    #[ignore = "about 20 minutes: 200 kills with T = 3 s"]
+    fn an_active_server_over_seaweedfs_that_is_killed_many_times_has_a_successor_in_time() {
+        let test =
+            "an_active_server_over_seaweedfs_that_is_killed_many_times_has_a_successor_in_time";
+        kills(test, BucketServer::SeaweedFs);
+    }
+
+    #[test]
+    #[ignore = "about 6 minutes: 50 stops"]
+    fn a_server_over_versitygw_that_is_stopped_many_times_acknowledges_nothing() {
+        let test = "a_server_over_versitygw_that_is_stopped_many_times_acknowledges_nothing";
+        stops(test, BucketServer::VersityGw);
+    }
+
+    #[test]
+    #[ignore = "about 6 minutes: 50 stops"]
+    fn a_server_over_seaweedfs_that_is_stopped_many_times_acknowledges_nothing() {
+        let test = "a_server_over_seaweedfs_that_is_stopped_many_times_acknowledges_nothing";
+        stops(test, BucketServer::SeaweedFs);
+    }
+
+    /// Counts the requests of two servers without changes for some minutes, and prints them for an hour.
+    fn idle(test: &str, seconds: u64, minutes: usize) {
+        let settings = Settings {
+            servers: 2,
+            ..Settings::long(Duration::from_secs(seconds))
+        };
+        let settings = settings.over_bucket(BucketServer::VersityGw);
+        let Some(mut cluster) = Cluster::start(test, settings) else {
+            return;
+        };
+        let before = cluster.bucket().requests();
+        pass(Duration::from_secs(60) * u32::try_from(minutes).expect("minutes"));
+        let after = cluster.bucket().requests();
+        let in_an_hour = |method: &str| {
+            let count = |counts: &BTreeMap<String, u64>| counts.get(method).copied().unwrap_or(0);
+            (count(&after) - count(&before)) * 60 / minutes as u64
+        };
+        let [puts, gets, lists, deletes] = ["PUT", "GET", "LIST", "DELETE"].map(in_an_hour);
+        eprintln!(
+            "MEASURED requests of two idle servers in an hour, T = {seconds} s: {puts} PUT, {gets} GET, \
+             {lists} LIST, {deletes} DELETE"
+        );
+        // Each standby has read slots while they were written.
+        let audited = cluster.audit("c");
+        eprintln!("{audited:?}");
+        // In T the active server appends six entries, and reads as often; it writes a segment for 64
+        // entries. The standby looks twelve times, and reads one slot more for each entry.
+        let beats = 6 * 3_600 / seconds;
+        assert!(puts <= beats * 65 / 64 + 60, "{puts} PUT");
+        assert!(gets <= 4 * beats + 60, "{gets} GET");
+        assert!(puts > beats * 3 / 4 && gets > beats * 3);
+    }
+
+    #[test]
+    #[ignore = "about 20 minutes: the requests of idle servers with T = 5, 10 and 15 s"]
+    fn idle_servers_over_a_bucket_send_no_more_requests_than_the_manual_says() {
+        let test = "idle_servers_over_a_bucket_send_no_more_requests_than_the_manual_says";
+        let minutes = rounds(20);
+        thread::scope(|scope| {
+            for seconds in [5, 10, 15] {
+                scope.spawn(move || idle(test, seconds, minutes));
+            }
+        });
+    }
 }

@@ -9,12 +9,13 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use reqwest::Method;
 use tempfile::TempDir;
+use tenure_tests::bucket::{self, Bucket};
 use tenure_tests::client::Client;
 use tenure_tests::cluster::TIMEOUT;
 use tenure_tests::etcd::Etcd;
 use tenure_tests::ports::free_address;
 use tenure_tests::postgres::Postgres;
-use tenure_tests::process::{Process, json_of, run, stderr};
+use tenure_tests::process::{Process, command, json_of, output, stderr};
 use tenure_tests::receiver::now;
 use tenure_tests::tap::Tap;
 use tenure_tests::wait_for;
@@ -64,7 +65,12 @@ fn text(path: &Path) -> &str {
 
 fn serve(config: &Path, listen: SocketAddr) -> Process {
     let listen = listen.to_string();
-    Process::start(&["serve", "--config", text(config), "--listen", &listen])
+    let mut command = command(&["serve", "--config", text(config), "--listen", &listen]);
+    Process::spawn(command.envs(bucket::ACCESS))
+}
+
+fn run(arguments: &[&str]) -> Output {
+    output(command(arguments).envs(bucket::ACCESS))
 }
 
 impl Moving {
@@ -206,6 +212,7 @@ fn restore(file: &Path, place: &Path) -> Output {
 struct Places {
     etcd: PathBuf,
     postgres: PathBuf,
+    bucket: Option<PathBuf>,
     data_dir: PathBuf,
     audit: PathBuf,
 }
@@ -225,7 +232,7 @@ fn data_dir(folder: &Path, name: &str) -> PathBuf {
 
 impl Places {
     /// The places of the circle with this number: no store moves back to a place that it has left.
-    fn of(folder: &Path, number: usize, etcd: &Etcd, url: &Path) -> Self {
+    fn of(folder: &Path, number: usize, etcd: &Etcd, url: &Path, bucket: Option<&Bucket>) -> Self {
         let cluster = format!(
             "[cluster]\nname = \"c{number}\"\nserver = \"s\"\n{OWNERSHIP}\n\
              advertise = \"http://127.0.0.1:9\"\n"
@@ -246,14 +253,20 @@ impl Places {
                 &format!("postgres-{number}"),
                 &format!("[serve]\nhome_file = {url:?}\n{cluster}"),
             ),
+            bucket: bucket.map(|bucket| {
+                let home = Bucket::home(bucket.address());
+                let lines = format!("[serve]\nhome = \"{home}\"\n{cluster}");
+                place(folder, &format!("bucket-{number}"), &lines)
+            }),
             data_dir: data_dir(folder, &format!("folder-{number}")),
             audit,
         }
     }
 }
 
-/// Moves a store from a data directory to etcd, to PostgreSQL and back, this number of times.
-fn circle(test: &str, members: usize, count: usize) {
+/// Moves a store from a data directory to etcd, to PostgreSQL, to a bucket if there is one, and back, this
+/// number of times.
+pub(super) fn circle(test: &str, members: usize, bucket: Option<&Bucket>, count: usize) {
     let (Some(etcd), Some(postgres)) = (Etcd::start(test, members), Postgres::start(test, ""))
     else {
         return;
@@ -272,7 +285,7 @@ fn circle(test: &str, members: usize, count: usize) {
         let _ = leader.receiver.next_leader(0);
     }
     for number in 0..count {
-        let places = Places::of(&files, number, &etcd, &url);
+        let places = Places::of(&files, number, &etcd, &url, bucket);
         moving.move_to(&places.etcd, false);
         let lines = fs::read_to_string(&places.audit).expect("an audit log");
         let restores: Vec<_> = lines
@@ -282,6 +295,9 @@ fn circle(test: &str, members: usize, count: usize) {
         assert_eq!(restores.len(), 1, "{lines}");
         assert!(restores[0].contains("final.backup"), "{lines}");
         moving.move_to(&places.postgres, true);
+        if let Some(bucket) = &places.bucket {
+            moving.move_to(bucket, true);
+        }
         moving.move_to(&places.data_dir, false);
     }
 
@@ -307,12 +323,12 @@ fn circle(test: &str, members: usize, count: usize) {
 #[test]
 fn a_store_moves_between_all_engines_and_back_and_no_leader_loses_its_term() {
     let test = "a_store_moves_between_all_engines_and_back_and_no_leader_loses_its_term";
-    circle(test, 1, 1);
+    circle(test, 1, None, 1);
 }
 
 #[test]
 #[ignore = "about 5 minutes: 10 times around, over three members of etcd"]
 fn a_store_moves_many_times_between_all_engines_and_no_leader_loses_its_term() {
     let test = "a_store_moves_many_times_between_all_engines_and_no_leader_loses_its_term";
-    circle(test, 3, rounds(10));
+    circle(test, 3, None, rounds(10));
 }

@@ -19,7 +19,7 @@ pub(super) fn restart(test: &str, settings: Settings, count: usize) -> Option<Du
     let ownership = settings.ownership;
     let members = match settings.kind {
         Kind::Etcd => settings.members,
-        Kind::Postgres => 0,
+        Kind::Postgres | Kind::Bucket(_) => 0,
     };
     let mut bench = Bench::start(test, settings)?;
     let before = bench.load.failures();

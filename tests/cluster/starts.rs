@@ -8,16 +8,16 @@ use super::{DEFAULT, SHORT, rounds};
 
 /// Starts three servers on an empty log at the same moment, this number of times. Their ownership
 /// durations are these.
-fn start(test: &str, ownership: [Duration; 3], count: usize) {
+pub(super) fn start(test: &str, settings: Settings, ownership: [Duration; 3], count: usize) {
     let none = Settings {
         servers: 0,
-        ..Settings::short(SHORT)
+        ..settings
     };
     let Some(mut cluster) = Cluster::prepare(test, none) else {
         return;
     };
     for round in 0..count {
-        // Two clusters on one etcd. The second one has the name of a beginning of the first.
+        // Two clusters in one home. The second one has the name of a beginning of the first.
         let names = [format!("r{round}x"), format!("r{round}")];
         for name in &names {
             for (number, ownership) in ownership.iter().enumerate() {
@@ -56,16 +56,18 @@ fn start(test: &str, ownership: [Duration; 3], count: usize) {
 #[test]
 fn three_servers_that_start_at_the_same_moment_make_one_chain() {
     let test = "three_servers_that_start_at_the_same_moment_make_one_chain";
-    start(test, [DEFAULT, DEFAULT + SHORT, 2 * DEFAULT], 3);
+    let ownership = [DEFAULT, DEFAULT + SHORT, 2 * DEFAULT];
+    start(test, Settings::short(SHORT), ownership, 3);
 }
 
 #[test]
 #[ignore = "about 2 minutes: 100 starts"]
 fn three_servers_that_start_many_times_at_the_same_moment_make_one_chain() {
     let test = "three_servers_that_start_many_times_at_the_same_moment_make_one_chain";
-    start(test, [DEFAULT; 3], rounds(100));
+    start(test, Settings::short(SHORT), [DEFAULT; 3], rounds(100));
     start(
         test,
+        Settings::short(SHORT),
         [DEFAULT, DEFAULT + SHORT, 2 * DEFAULT],
         rounds(100) / 4,
     );

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::thread;
 
 use nix::sys::signal::Signal;
@@ -181,4 +181,50 @@ fn an_impossible_backup_or_restore_has_an_exit_code() {
         path(&elsewhere),
     ];
     refused(&run(&listen), 65, &["snapshot.restoring", "repeat it"]);
+}
+
+#[test]
+fn a_copied_data_directory_is_refused_until_it_is_accepted_with_greater_epochs() {
+    let folder = tempfile::tempdir().unwrap();
+    let [data, copy] = ["data", "copy"].map(|name| folder.path().join(name));
+    let store = StoreProcess::start(&data);
+    let granted = acquire(store.address(), "tests/kept", "leader");
+    let mut cp = Command::new("cp");
+    assert!(
+        cp.arg("-a")
+            .args([&data, &copy])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let refused = run(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        path(&copy),
+    ]);
+    assert_eq!(refused.status.code(), Some(65), "{refused:?}");
+    let text = stderr(&refused);
+    let command = format!("tenure restore {}", copy.display());
+    for part in [path(&copy), path(&data), "is a copy of", &command] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // The folder of the other store is none.
+    drop(store);
+    let own = run(&["restore", path(&data)]);
+    assert_ne!(own.status.code(), Some(0), "{own:?}");
+
+    let accepted = json_of(&run(&["restore", path(&copy), "--json"]));
+    assert_eq!(accepted["held"], 1, "{accepted}");
+    let above = accepted["epochs_above"].as_u64().unwrap();
+    assert!(above > granted["epoch"].as_u64().unwrap(), "{accepted}");
+    for data in [&data, &copy] {
+        let store = StoreProcess::start(data);
+        let (_, view) = ask(store.address(), "GET", "tests/leases/kept", &Value::Null);
+        assert_eq!(view["epoch"], granted["epoch"], "{view}");
+        let next = acquire(store.address(), "tests/next", "leader");
+        let is_above = next["epoch"].as_u64() > Some(above);
+        assert_eq!(is_above, data == &copy, "{next}");
+    }
 }

@@ -3,7 +3,8 @@
 //!
 //! The servers replace values, the slots, by compare-and-swap. etcd keeps every revision of a key until
 //! it is compacted, so the whole chain can be read afterwards. In PostgreSQL a trigger writes down every
-//! version of a row.
+//! version of a row. In front of a bucket a recorder writes down every write that the bucket has
+//! acknowledged.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -21,7 +22,7 @@ const SLOTS: u64 = 256;
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The revision of etcd that wrote it, or the number of the write in PostgreSQL.
+    /// The revision of etcd that wrote it, or the number of the write in another home.
     pub at: u64,
     /// The slot.
     pub slot: u64,
@@ -100,6 +101,28 @@ impl Link {
             };
         }
         Ok(Self { at, slot, entry })
+    }
+
+    /// The number of the entry.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        number(&self.entry["sequence"])
+    }
+
+    /// The checksum of the entry.
+    #[must_use]
+    pub fn checksum(&self) -> String {
+        self.text("checksum")
+    }
+
+    /// The checksum of the entry before.
+    #[must_use]
+    pub fn previous(&self) -> String {
+        self.text("previous")
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.entry[name].as_str().unwrap_or_default().to_owned()
     }
 }
 

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use crate::bucket::{Bucket, BucketServer};
 use crate::chain::{Audited, audit};
 use crate::client::{Answer, Client};
 use crate::engine::{Databases, Engine, Kind};
@@ -88,6 +89,16 @@ impl Settings {
         Self {
             kind: Kind::Postgres,
             members: self.members.min(2),
+            ..self
+        }
+    }
+
+    /// The same settings over a bucket of this server.
+    #[must_use]
+    pub fn over_bucket(self, server: BucketServer) -> Self {
+        Self {
+            kind: Kind::Bucket(server),
+            members: 1,
             ..self
         }
     }
@@ -219,7 +230,7 @@ impl Cluster {
             address,
             tap,
             engine,
-            environment: Vec::new(),
+            environment: self.engine.environment(),
             binary: tenure(),
             direct: Client::of(&[address], TIMEOUT),
             config,
@@ -326,7 +337,7 @@ impl Cluster {
     pub fn etcd(&self) -> &Etcd {
         match &self.engine {
             Engine::Etcd(etcd) => etcd,
-            Engine::Postgres(_) => panic!("the engine is PostgreSQL"),
+            _ => panic!("the engine is not etcd"),
         }
     }
 
@@ -338,7 +349,7 @@ impl Cluster {
     pub fn etcd_mut(&mut self) -> &mut Etcd {
         match &mut self.engine {
             Engine::Etcd(etcd) => etcd,
-            Engine::Postgres(_) => panic!("the engine is PostgreSQL"),
+            _ => panic!("the engine is not etcd"),
         }
     }
 
@@ -350,7 +361,19 @@ impl Cluster {
     pub fn databases(&mut self) -> &mut Databases {
         match &mut self.engine {
             Engine::Postgres(databases) => databases,
-            Engine::Etcd(_) => panic!("the engine is etcd"),
+            _ => panic!("the engine is not PostgreSQL"),
+        }
+    }
+
+    /// The bucket.
+    ///
+    /// # Panics
+    ///
+    /// If the engine is another one.
+    pub fn bucket(&mut self) -> &mut Bucket {
+        match &mut self.engine {
+            Engine::Bucket(bucket) => bucket,
+            _ => panic!("the engine is not a bucket"),
         }
     }
 

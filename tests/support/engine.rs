@@ -1,10 +1,11 @@
-//! The service that a cluster keeps its log in: members of etcd, or PostgreSQL.
+//! The service that a cluster keeps its log in: members of etcd, PostgreSQL, or a bucket.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::bucket::{self, Bucket, BucketServer};
 use crate::chain::{self, Link};
 use crate::cluster::Settings;
 use crate::etcd::Etcd;
@@ -18,6 +19,8 @@ pub enum Kind {
     Etcd,
     /// PostgreSQL: a primary, and a synchronous standby if there are two members.
     Postgres,
+    /// A bucket of this server.
+    Bucket(BucketServer),
 }
 
 /// The engine of a cluster.
@@ -27,6 +30,8 @@ pub enum Engine {
     Etcd(Etcd),
     /// PostgreSQL.
     Postgres(Databases),
+    /// A bucket.
+    Bucket(Box<Bucket>),
 }
 
 /// A primary of PostgreSQL, and perhaps a synchronous standby.
@@ -76,6 +81,9 @@ impl Engine {
                 etcd.map(Self::Etcd)
             }
             Kind::Postgres => Databases::start(test, settings.members).map(Self::Postgres),
+            Kind::Bucket(server) => {
+                Bucket::start(test, server).map(|it| Self::Bucket(Box::new(it)))
+            }
         }
     }
 
@@ -88,6 +96,18 @@ impl Engine {
                 .collect(),
             Self::Postgres(databases) => (databases.all())
                 .map(|it| SocketAddr::from((Ipv4Addr::LOCALHOST, it.port())))
+                .collect(),
+            Self::Bucket(bucket) => vec![bucket.address()],
+        }
+    }
+
+    /// The variables of the environment with which a server has access.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(String, PathBuf)> {
+        match self {
+            Self::Etcd(_) | Self::Postgres(_) => Vec::new(),
+            Self::Bucket(_) => (bucket::ACCESS.iter())
+                .map(|(name, value)| ((*name).to_owned(), value.into()))
                 .collect(),
         }
     }
@@ -121,6 +141,7 @@ impl Engine {
                 fs::set_permissions(&file, only_owner).expect("a mode");
                 format!("home_file = \"{}\"", file.display())
             }
+            Self::Bucket(_) => format!("home = \"{}\"", Bucket::home(addresses[0])),
         }
     }
 
@@ -134,6 +155,7 @@ impl Engine {
         match self {
             Self::Etcd(etcd) => chain::links(etcd, cluster),
             Self::Postgres(databases) => databases.current().links(cluster),
+            Self::Bucket(bucket) => bucket.links(cluster),
         }
     }
 

@@ -5,6 +5,7 @@
 pub mod access_file;
 pub mod api_server;
 pub mod azurite;
+pub mod bucket;
 pub mod cluster;
 pub mod data_dir;
 pub mod electors;

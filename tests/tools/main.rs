@@ -1,6 +1,7 @@
 //! The commands of operators, as processes.
 
 mod addresses;
+mod bucket;
 mod cluster;
 mod configuration;
 mod doctor;

@@ -157,6 +157,7 @@ fn of_open(error: &OpenError) -> u8 {
         | OpenError::Newer { .. }
         | OpenError::RestoreCutShort { .. }
         | OpenError::Moved { .. }
+        | OpenError::Copied { .. }
         | OpenError::Log { .. } => BAD_DATA,
         // In use, or not readable or writable: that may be temporary.
         _ => 1,

@@ -90,7 +90,7 @@ pub use config::{
 pub use config::{LimitError, LimitSetting, Limits, StoreConfig};
 pub use engine::RecoverError;
 pub use engine::{BackupError, Contents, Document, Existing, OpenError, RestoreError, Restored};
-pub use engine::{backup, final_backup, forget_restore, restore, restore_note};
+pub use engine::{accept_copy, backup, final_backup, forget_restore, restore, restore_note};
 pub use engine::{is_guarded, mark_guarded};
 pub use http::{Protocol, Route, is_native, router, routes, set_remote_parent};
 #[doc(hidden)] // For the command.

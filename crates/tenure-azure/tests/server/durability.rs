@@ -133,6 +133,8 @@ fn as_killed(folder: &Path) -> TempDir {
         let entry = entry.unwrap();
         fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
     }
+    // It has the place of the directory, of which this is a copy.
+    fs::write(copy.path().join("lock"), "").unwrap();
     copy
 }
 

@@ -18,7 +18,8 @@ use crate::output;
 /// all terms: a restore of it goes on where the store ended, and may start at once.
 #[derive(Debug, Args)]
 pub(crate) struct Restore {
-    /// Backup
+    /// Backup; or a data directory that was copied, which is accepted where it is: its epochs continue
+    /// above, too
     file: PathBuf,
     #[command(flatten)]
     place: PlaceArgs,
@@ -29,14 +30,19 @@ pub(crate) struct Restore {
 
 impl Restore {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let (place, restored) = match self.place.place(true)? {
-            Place::Folder(data_dir) => {
-                let restored = tenure_server::restore(&self.file, &data_dir)?;
-                (data_dir.display().to_string(), restored)
-            }
-            Place::Cluster(config) => {
-                let restored = ClusterMember::restore(&self.file, &config)?;
-                (format!("cluster {}", config.name), restored)
+        let (place, restored) = if self.file.is_dir() && self.place.is_empty() {
+            let accepted = tenure_server::accept_copy(&self.file)?;
+            (self.file.display().to_string(), accepted)
+        } else {
+            match self.place.place(true)? {
+                Place::Folder(data_dir) => {
+                    let restored = tenure_server::restore(&self.file, &data_dir)?;
+                    (data_dir.display().to_string(), restored)
+                }
+                Place::Cluster(config) => {
+                    let restored = ClusterMember::restore(&self.file, &config)?;
+                    (format!("cluster {}", config.name), restored)
+                }
             }
         };
         let contents = &restored.contents;

@@ -29,6 +29,11 @@ pub(super) enum Place {
 }
 
 impl PlaceArgs {
+    /// Whether no flag names a place.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.data_dir.is_none() && self.config.is_none()
+    }
+
     /// The place that these flags, the configuration file and the environment name. A `new` one, which
     /// the command creates, has no default.
     pub(super) fn place(&self, new: bool) -> Result<Place, ConfigError> {

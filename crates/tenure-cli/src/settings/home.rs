@@ -78,7 +78,7 @@ pub(super) fn read(settings: &Settings) -> Result<StoreHome, ConfigError> {
 }
 
 /// Returns the key that names the home.
-pub(super) fn key(settings: &Settings) -> &'static str {
+pub(crate) fn key(settings: &Settings) -> &'static str {
     settings.first_set(&[HOME, HOME_FILE])
 }
 

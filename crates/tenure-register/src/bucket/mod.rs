@@ -1,26 +1,31 @@
 //! Buckets of S3, of stores with its API, of Google Cloud Storage and of Azure.
 //!
 //! A register is an object, and its version is the object's ETag, or its generation at Google. A
-//! replace is one conditional request. Three rules keep the meaning of an answer:
+//! replace is one conditional request. Four rules keep the meaning of an answer:
 //!
 //! - Each request is sent once: the repetition of a request that was applied is refused.
 //! - A refusal is not believed: a store may also refuse a request because another one is under way.
 //!   The present value shows the outcome.
+//! - An ETag that is a hash must be that of the content: some stores change both one after the other.
+//!   With the version of a value that it has never seen, a writer would replace that value.
 //! - A store must have passed [`BucketHome::probe`]: not all of them compare the version, or compare
 //!   and write in one step.
 
 mod access;
 mod probe;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use md5::{Digest, Md5};
 use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore, PutMode, UpdateVersion};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 pub use self::access::BucketAccess;
 use crate::{
@@ -39,6 +44,11 @@ pub struct BucketHome {
     /// The URL.
     identity: Identity,
     attempt: Duration,
+    /// Whether ETags with the form of a hash are hashes, as far as the writes of this client show.
+    has_hashes: AtomicBool,
+    /// The objects that show an ETag that is not the hash of their content, with the ETag and the instant of
+    /// the first such read.
+    torn: Mutex<HashMap<Path, (Version, Instant)>>,
 }
 
 /// The end of the name of each object. Names have no such character, so no object has the name of a
@@ -53,6 +63,13 @@ const FILE: &str = "file";
 
 /// The error of the client if a bucket is in another region.
 const WRONG_REGION: &str = "incorrectly configured region";
+
+/// How often an object is read at once whose ETag is not the hash of its content.
+const TORN_READS: u32 = 3;
+
+/// The number of attempts after which such an object is taken as it is: the store was killed between the
+/// two, or has other ETags now. As it is an ownership duration, a write that was under way has ended.
+const TORN_ATTEMPTS: u32 = 6;
 
 /// The greatest number of registers that are read at once.
 const READS: usize = 16;
@@ -71,6 +88,8 @@ impl BucketHome {
             prefix,
             identity: Identity::new(access.url.trim_end_matches('/')),
             attempt,
+            has_hashes: AtomicBool::new(true),
+            torn: Mutex::default(),
         })
     }
 
@@ -132,7 +151,45 @@ impl BucketHome {
         Version::new(version.unwrap_or_default())
     }
 
+    /// Reads an object. The version is that of the content.
     async fn get(&self, path: &Path, known: Option<&Version>) -> Result<Read, Failure> {
+        for _ in 0..TORN_READS {
+            let read = self.get_once(path, known).await?;
+            if self.is_whole(path, &read) {
+                return Ok(read);
+            }
+            sleep(self.attempt / 20).await;
+        }
+        Err(Failure::Unknown(format!(
+            "{path} in bucket {}: the store shows the ETag of one write with the content of another",
+            self.bucket
+        )))
+    }
+
+    /// Returns whether the version that was read is that of the content.
+    fn is_whole(&self, path: &Path, read: &Read) -> bool {
+        let mut torn = self.torn.lock().unwrap_or_else(PoisonError::into_inner);
+        match read {
+            Read::Found { version, value, .. }
+                if self.has_hashes.load(Ordering::Relaxed)
+                    && has_form_of_hash(version)
+                    && !is_hash(version, value) =>
+            {
+                let seen = torn.entry(path.clone());
+                let (before, since) = seen.or_insert_with(|| (version.clone(), Instant::now()));
+                if before != version {
+                    (*before, *since) = (version.clone(), Instant::now());
+                }
+                since.elapsed() >= TORN_ATTEMPTS * self.attempt
+            }
+            _ => {
+                torn.remove(path);
+                true
+            }
+        }
+    }
+
+    async fn get_once(&self, path: &Path, known: Option<&Version>) -> Result<Read, Failure> {
         let options = GetOptions {
             if_none_match: known.map(|known| known.as_str().to_owned()),
             ..GetOptions::default()
@@ -167,11 +224,14 @@ impl BucketHome {
         value: Bytes,
     ) -> object_store::Result<Version> {
         let put = async {
-            let done = self.store.put_opts(path, value.into(), mode.into());
+            let done = self.store.put_opts(path, value.clone().into(), mode.into());
             let done = done.await?;
             Ok(self.version(done.e_tag, done.version))
         };
-        self.ask(put).await
+        let version = self.ask(put).await?;
+        let has_hashes = !has_form_of_hash(&version) || is_hash(&version, &value);
+        self.has_hashes.store(has_hashes, Ordering::Relaxed);
+        Ok(version)
     }
 
     /// Replaces or creates an object.
@@ -217,6 +277,23 @@ impl BucketHome {
         let deleted = self.ask(deletions.try_collect::<()>()).await;
         deleted.map_err(|error| self.failure(&folder, &error))
     }
+}
+
+fn digits(version: &Version) -> &str {
+    version.as_str().trim_matches('"')
+}
+
+/// Whether a version has the form of an MD5 hash.
+fn has_form_of_hash(version: &Version) -> bool {
+    let digits = digits(version).as_bytes();
+    digits.len() == 32 && digits.iter().all(u8::is_ascii_hexdigit)
+}
+
+/// Whether a version is the MD5 hash of the content, as the ETag of most stores is.
+fn is_hash(version: &Version, value: &Bytes) -> bool {
+    let hash = Md5::digest(value);
+    let hash = hash.iter().map(|byte| format!("{byte:02x}"));
+    digits(version) == hash.collect::<String>()
 }
 
 /// Whether an object is missing because there is no bucket.

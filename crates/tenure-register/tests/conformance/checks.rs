@@ -1,6 +1,7 @@
 //! Checks of one home. Two connections are two clients of the same home.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
 
 use tenure_register::{
     Bytes, Expected, Failure, Files, Identity, MOST_BYTES, Read, RegisterKey, Replaced, Version,
@@ -19,6 +20,7 @@ pub(crate) async fn pass(connections: &[&dyn Files], part: &str) {
     keys_are_apart(home, &part).await;
     values_of_each_size_come_back(home, &key("sizes")).await;
     one_of_several_writers_wins(connections, &part).await;
+    a_read_during_writes_shows_the_version_of_its_value(connections, &key("pairs")).await;
     several_registers_are_read_at_once(home, &part).await;
     files_are_written_listed_and_deleted(home, &key("files")).await;
 }
@@ -174,6 +176,43 @@ async fn one_of_several_writers_wins(connections: &[&dyn Files], part: &Register
             assert_eq!(present, winners[0]);
             version = Some(present.0);
         }
+    }
+}
+
+/// With the version of a later value, a reader would replace a value that it has never seen.
+async fn a_read_during_writes_shows_the_version_of_its_value(
+    connections: &[&dyn Files],
+    key: &RegisterKey,
+) {
+    const WRITES: usize = 300;
+    let (writer, readers) = connections.split_first().unwrap();
+    let identity = absent(*writer, key).await;
+    let version = done(create(*writer, key, &identity, "0").await);
+    let written = Mutex::new(HashMap::from([(version.as_str().to_owned(), "0".into())]));
+    let seen = Mutex::new(HashSet::new());
+    let write = async {
+        let mut version = version;
+        for count in 1..WRITES {
+            let value = count.to_string();
+            version = done(put(*writer, key, &identity, &version, &value).await);
+            let mut written = written.lock().unwrap();
+            written.insert(version.as_str().to_owned(), value.into());
+        }
+    };
+    let read = async |home: &dyn Files| {
+        for _ in 0..WRITES {
+            // A home may be late, but not wrong.
+            if let Ok(read) = home.read(key, None).await {
+                let (version, value) = found(read);
+                let mut seen = seen.lock().unwrap();
+                seen.insert((version.as_str().to_owned(), value));
+            }
+        }
+    };
+    tokio::join!(write, join_all(readers.iter().map(|home| read(*home))));
+    let written: HashMap<String, Bytes> = written.into_inner().unwrap();
+    for (version, value) in seen.into_inner().unwrap() {
+        assert_eq!(written.get(&version), Some(&value), "{version}");
     }
 }
 

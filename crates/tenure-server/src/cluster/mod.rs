@@ -54,6 +54,19 @@ impl ClusterMember {
         engine::check_access(config)
     }
 
+    /// Checks that a bucket keeps the rules on which the log depends, as [`start`](Self::start) does:
+    /// with objects of its own, which it deletes. Servers may run meanwhile. Other homes are not
+    /// asked. Returns a warning if the objects can't be deleted.
+    ///
+    /// The call blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]: the bucket does not keep a rule, refuses, or does not answer.
+    pub fn probe(config: &ClusterConfig) -> Result<Option<String>, OpenError> {
+        engine::probe_home(config)
+    }
+
     /// Begins to follow the log. If the service of the log can't be reached, the server tries again
     /// until it can. The call blocks while it reads the log for the first time, for two seconds and
     /// an attempt at most.

@@ -157,6 +157,8 @@ pub fn final_backup(
         Err(OpenError::InUse { path }) => return Err(BackupError::Running { path }),
         folder => folder?,
     };
+    // A final backup of a copy would lack what the store has granted since.
+    folder.check_place()?;
     let file = BackupFile::create(file, existing, Some(folder.path()))?;
     let mut replica = read(&folder)?;
     let was_moved = replica.moved.is_some();

@@ -71,6 +71,20 @@ pub enum OpenError {
         /// The time and the file of the backup.
         note: String,
     },
+    /// The files of this directory were copied here. The store that they are of may have gone on, and a
+    /// store on the copy would grant the same epochs.
+    #[error(
+        "{path} is a copy of {written}, and a store that starts from it would grant the same epochs again: \
+         restore a backup into another folder (tenure restore FILE --data-dir DIR), or, once no store runs \
+         there any more, raise the epochs of this copy: tenure restore {path}",
+        path = path.display()
+    )]
+    Copied {
+        /// The directory.
+        path: PathBuf,
+        /// The directory and the machine in which the files were written.
+        written: String,
+    },
     /// The wall clock is before 1970 or after 9999. Set it.
     #[error(transparent)]
     Clock(#[from] WrongClock),

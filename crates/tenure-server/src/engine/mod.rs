@@ -53,7 +53,7 @@ pub use file_log::{is_guarded, mark_guarded};
 pub use loaded::Document;
 pub(crate) use loaded::{LeaseList, Loaded, LoadedLease};
 pub(crate) use log::{AppendError, Log};
-pub use restore::{RestoreError, Restored, forget_restore, restore, restore_note};
+pub use restore::{RestoreError, Restored, accept_copy, forget_restore, restore, restore_note};
 
 /// Appends changes to a log.
 pub(crate) struct Engine {
@@ -97,7 +97,7 @@ pub(crate) fn follow(
     stop: CancellationToken,
 ) -> Result<Standby, OpenError> {
     let home = open_home(config)?;
-    home.probe().map_err(|error| refused(config, error))?;
+    warn(home.probe().map_err(|error| refused(config, error))?);
     let place = home.place.clone();
     let clock = OwnershipClock::System;
     let standby = Standby::new(home, config, history, stop, clock).and_then(|mut standby| {
@@ -113,6 +113,12 @@ pub(crate) fn follow(
 /// Checks the settings of the home and the files that they name, without a connection.
 pub(crate) fn check_access(config: &ClusterConfig) -> Result<(), OpenError> {
     open_home(config).map(drop)
+}
+
+/// Checks a bucket as a server does at its start. Other homes are not asked. Returns a warning.
+pub(crate) fn probe_home(config: &ClusterConfig) -> Result<Option<String>, OpenError> {
+    let probed = open_home(config)?.probe();
+    probed.map_err(|error| refused(config, error))
 }
 
 /// Opens the home for a server, whose requests take a part of the ownership.
@@ -152,8 +158,15 @@ pub(crate) fn open<L: Extend<LoadedLease>>(
 /// Opens the home of a cluster for a command of an operator.
 fn operator_home(config: &ClusterConfig) -> Result<LogHome, RecoverError> {
     let home = LogHome::open(config, ATTEMPT)?;
-    home.probe()?;
+    warn(home.probe()?);
     Ok(home)
+}
+
+/// Logs the warning of a probe.
+fn warn(warning: Option<String>) {
+    if let Some(warning) = warning {
+        tracing::warn!("{warning}");
+    }
 }
 
 /// Writes the first entry of an empty log. Returns the id of the new store.

@@ -11,9 +11,9 @@ use tenure_core::Epoch;
 
 use super::backup::Contents;
 use super::entry::Position;
-use super::file_log::{Folder, mark_guarded, place, restore_note as note_of};
+use super::file_log::{Folder, mark_guarded, open_in, place, restore_note as note_of};
 use super::replica::Replica;
-use super::{OpenError, RecoverError};
+use super::{Batch, LeaseList, OpenError, RecoverError};
 use crate::clock;
 use crate::model::HistoryLimits;
 
@@ -116,6 +116,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     if let Some(path) = folder.trace_of_a_store()? {
         return Err(RestoreError::StoreThere { path });
     }
+    folder.note_place()?;
     folder.delete_before(0, u64::MAX);
     let at = clock::rfc3339(clock::wall()).unwrap_or_default();
     if replica.content.is_guarded {
@@ -133,6 +134,46 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     }
     placed?;
     Ok(restored)
+}
+
+/// Accepts a data directory that was copied, and that no store starts from: see [`OpenError::Copied`].
+/// Epochs and revisions continue far above those of the copy, as after a [`restore`] of a backup that
+/// was made when the directory was copied. The same conditions hold.
+///
+/// The call blocks.
+///
+/// # Errors
+///
+/// [`RestoreError`]; [`RestoreError::StoreThere`] if the directory is no copy, as far as that is known.
+pub fn accept_copy(data_dir: &Path) -> Result<Restored, RestoreError> {
+    let folder = Folder::open(data_dir)?;
+    let Err(OpenError::Copied { path, written }) = folder.check_place() else {
+        let path = data_dir.to_owned();
+        return Err(RestoreError::StoreThere { path });
+    };
+    let at = clock::rfc3339(clock::wall()).unwrap_or_default();
+    folder.note_restore(&format!("accepted at {at} as a copy of {written}"))?;
+    let accept = || {
+        let (loaded, log) = open_in(folder, HistoryLimits::NONE, 0, LeaseList::new())?;
+        let floors = loaded.restored_floors();
+        let floors = floors.map_err(|last| RestoreError::EpochsUsedUp {
+            path,
+            last: last.get(),
+        })?;
+        let revision = loaded.revision.saturating_add(REVISIONS_AHEAD);
+        log.accept(&Batch::of_floors(loaded.revision, revision, &floors))?;
+        Ok(Restored {
+            contents: Contents::of_all(&loaded),
+            is_final: false,
+            epochs_above: floors.of_all().map_or(0, Epoch::get),
+            revisions_above: revision,
+        })
+    };
+    let accepted = accept();
+    if accepted.is_err() {
+        let _ = forget_restore(data_dir);
+    }
+    accepted
 }
 
 /// Returns the time and the backup of the restore that created the store in `data_dir`, until

@@ -12,6 +12,7 @@ use super::{CounterSet, Exposition, Label, Sample};
 pub(crate) struct ClusterMetrics {
     take_overs: AtomicU64,
     lapses: AtomicU64,
+    base_failures: AtomicU64,
     appends: CounterSet<AppendResult>,
     append_duration: Histogram,
 }
@@ -47,6 +48,7 @@ impl Default for ClusterMetrics {
         Self {
             take_overs: AtomicU64::default(),
             lapses: AtomicU64::default(),
+            base_failures: AtomicU64::default(),
             appends: CounterSet::default(),
             append_duration: Histogram::new(&LATENCIES),
         }
@@ -62,6 +64,11 @@ impl ClusterMetrics {
     /// Counts a time at which this server began to answer nobody, because its appends failed.
     pub(crate) fn lapsed(&self) {
         self.lapses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a segment or a snapshot that this server could not write.
+    pub(crate) fn base_failed(&self) {
+        self.base_failures.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts one attempt of an append, which took this long.
@@ -84,6 +91,11 @@ impl ClusterMetrics {
             "Times at which this server was active and began to answer nobody, because its appends \
              failed.",
             count(&self.lapses),
+        );
+        out.counter(
+            "tenure_cluster_base_failures_total",
+            "Segments and snapshots of the log that this server could not write.",
+            count(&self.base_failures),
         );
         out.counters(
             "tenure_cluster_appends_total",

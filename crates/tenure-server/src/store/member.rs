@@ -133,6 +133,12 @@ impl Member {
             status.behind,
         );
         gauge(
+            "tenure_cluster_uncovered_entries",
+            "Entries of the log that no base contains. There are 256 slots, and changes are refused \
+             from 192 such entries on.",
+            generation.map(|_| status.uncovered),
+        );
+        gauge(
             "tenure_cluster_home_bytes",
             "The size of the home's data, without the space that it can use again.",
             status.facts.bytes,

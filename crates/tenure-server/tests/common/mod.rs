@@ -195,6 +195,8 @@ pub fn killed(folder: &Path) -> TempDir {
         // A running store deletes files now and then.
         let _ = fs::copy(file.path(), copy.path().join(file.file_name()));
     }
+    // It has the place of the directory, of which this is a copy.
+    fs::write(copy.path().join("lock"), "").unwrap();
     copy
 }
 

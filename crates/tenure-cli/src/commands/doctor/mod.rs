@@ -2,6 +2,7 @@
 //! depends on.
 
 mod cluster;
+mod home;
 mod members;
 mod probe;
 
@@ -28,12 +29,14 @@ use crate::runtime::block_on;
 use crate::servers::{self, ServerReport};
 use crate::settings::{ClientArgs, with_any_election};
 use crate::store;
+use home::HomeReport;
 use members::MemberReport;
 
 /// Check this machine's clock, the connection to the store, and the timings
 ///
 /// Checks each address of the store, and with a fallback also each member: whether it answers, its
-/// settings, and the id of its store. Exits with 0 if all checks pass, 1 if a check fails, 69 if no
+/// settings, and the id of its store. With the configuration of a server whose home is a bucket, it probes
+/// the bucket, too. Exits with 0 if all checks pass, 1 if a check fails, 69 if no
 /// address can be reached.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
@@ -71,6 +74,9 @@ struct Report {
     /// The active server that a standby names, if it is not among the addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     named: Option<ServerReport>,
+    /// The home of the servers, if it is a bucket that the configuration names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    home: Option<HomeReport>,
     /// The members of the fallback.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     members: Vec<MemberReport>,
@@ -146,7 +152,13 @@ impl Doctor {
         require_object(&settings)?;
         let config = Config::from_settings(&with_any_election(&settings))?;
         let has_lease_duration = settings.origin("lease_duration").is_some();
-        let report = block_on(examine(&settings, &config, has_lease_duration))?;
+        // Its connections block on a runtime of their own.
+        let home = home::examine(self.store.store.config.as_deref())?;
+        let mut report = block_on(examine(&settings, &config, has_lease_duration))?;
+        report
+            .findings
+            .extend(home.as_ref().and_then(|it| it.error.clone()));
+        report.home = home;
         if self.json {
             output::json(&report)?;
         } else {
@@ -224,6 +236,7 @@ async fn examine(
         clock,
         stores,
         named,
+        home: None,
         members,
         timings: output::timings(config.timings()),
         findings,
@@ -430,6 +443,9 @@ impl Report {
         }
         for note in self.named.iter().flat_map(ServerReport::notes) {
             row("store", note)?;
+        }
+        if let Some(home) = &self.home {
+            home.print()?;
         }
         for member in &self.members {
             member.print()?;

@@ -1,10 +1,8 @@
 //! A small server with the API of S3, with faults of single requests and with standing flaws. It also
 //! has the generations of Google.
 
-use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
-use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,6 +12,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::{Router, serve};
+use md5::{Digest, Md5};
 use tokio::net::TcpListener;
 use tokio::sync::Barrier;
 
@@ -22,6 +21,7 @@ use tokio::sync::Barrier;
 pub(super) enum Flaw {
     None,
     RefusesCreates,
+    IgnoresConditions,
     /// A create replaces an object.
     IgnoresIfNoneMatch,
     RefusesReplaces,
@@ -29,7 +29,7 @@ pub(super) enum Flaw {
     GivesNoETag,
     /// A replace does not compare the ETag.
     IgnoresIfMatch,
-    /// A read shows the value before the last write.
+    /// A read shows the ETag of the last write with the value before.
     ReadsLate,
     /// A replace creates an object.
     CreatesMissing,
@@ -67,6 +67,8 @@ pub(super) struct Fake {
 struct Objects {
     objects: BTreeMap<String, Object>,
     faults: VecDeque<Fault>,
+    /// The number of the next reads that show the ETag of an object with the value before.
+    torn: u64,
     writes: u64,
 }
 
@@ -99,6 +101,11 @@ impl Fake {
     /// Adds a fault for the first write that has none yet.
     pub(super) fn fail_next(&self, fault: Fault) {
         self.lock().faults.push_back(fault);
+    }
+
+    /// Shows the ETag of an object with the value before, in this number of reads.
+    pub(super) fn tear_reads(&self, count: u64) {
+        self.lock().torn = count;
     }
 
     /// The number of writes that have arrived.
@@ -163,6 +170,7 @@ impl Fake {
         };
         match self.flaw {
             Flaw::ReadsLate => (object.headers(), object.before).into_response(),
+            _ if self.lock().is_torn() => (object.headers(), object.before).into_response(),
             _ if known == Some(&object.e_tag) => {
                 (StatusCode::NOT_MODIFIED, object.headers()).into_response()
             }
@@ -207,7 +215,16 @@ impl Fake {
 }
 
 impl Objects {
+    fn is_torn(&mut self) -> bool {
+        let is_torn = self.torn > 0;
+        self.torn -= u64::from(is_torn);
+        is_torn
+    }
+
     fn holds(&self, name: &str, headers: &HeaderMap, flaw: Flaw) -> bool {
+        if flaw == Flaw::IgnoresConditions {
+            return true;
+        }
         let present = self.objects.get(name);
         let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
         if let Some(generation) = header("x-goog-if-generation-match") {
@@ -230,12 +247,9 @@ impl Objects {
     }
 
     fn put(&mut self, name: &str, value: Bytes, flaw: Flaw) -> Object {
-        // The ETag is a hash, as in S3.
-        let mut hasher = DefaultHasher::new();
-        value.hash(&mut hasher);
         let e_tag = match flaw {
             Flaw::KeepsETag => "\"always\"".to_owned(),
-            _ => format!("\"{:x}\"", hasher.finish()),
+            _ => hash(&value),
         };
         let old = self.objects.get(name).map(|object| object.value.clone());
         let object = Object {
@@ -286,6 +300,15 @@ async fn answer(
         },
         _ => error(400, "BadRequest"),
     }
+}
+
+/// The ETag is a hash, as in S3.
+fn hash(value: &Bytes) -> String {
+    let digits = Md5::digest(value)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<String>();
+    format!("\"{digits}\"")
 }
 
 fn error(status: u16, code: &str) -> Response {

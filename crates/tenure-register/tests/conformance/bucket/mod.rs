@@ -3,7 +3,7 @@
 mod fake;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tenure_register::bucket::{BucketAccess, BucketHome};
 use tenure_register::{Bytes, Expected, Failure, Files, Identity, Register, Replaced, Version};
@@ -95,16 +95,34 @@ async fn the_probe_names_the_rule_that_a_store_does_not_keep() {
         (Flaw::RefusesReplaces, "no certain outcome"),
         (Flaw::KeepsETag, "does not change the ETag"),
         (Flaw::IgnoresIfMatch, "it ignores If-Match"),
-        (Flaw::ReadsLate, "does not show the last write"),
+        (Flaw::ReadsLate, "with the content of another"),
         (Flaw::CreatesMissing, "creates an object that is missing"),
         (Flaw::ChecksAndWrites, "of four writes"),
     ] {
         let fake = Fake::start(flaw).await;
         let failure = home(&fake).probe().await.unwrap_err().to_string();
         assert!(failure.contains(problem), "{flaw:?}: {failure}");
+        assert!(!failure.contains("; "), "{flaw:?}: {failure}");
         assert!(failure.contains("bucket"), "{failure}");
         assert_eq!(fake.names(), <[String; 0]>::default(), "{flaw:?}");
     }
+}
+
+#[tokio::test]
+async fn the_probe_names_all_rules_that_a_store_without_conditions_does_not_keep() {
+    let fake = Fake::start(Flaw::IgnoresConditions).await;
+    let failure = home(&fake).probe().await.unwrap_err().to_string();
+    for part in [
+        "ignores If-None-Match",
+        "ignores If-Match",
+        "creates an object that is missing",
+        "use another store",
+    ] {
+        assert!(failure.contains(part), "{part}: {failure}");
+    }
+    assert!(!failure.contains("of four writes"), "{failure}");
+    assert!(!failure.contains("last write"), "{failure}");
+    assert_eq!(fake.names(), <[String; 0]>::default());
 }
 
 #[tokio::test]
@@ -121,6 +139,40 @@ async fn a_write_that_is_not_permitted_so_soon_is_repeated_by_the_probe() {
     let (fake, home) = start().await;
     fake.fail_next(Fault::Refused(429, "SlowDown"));
     home.probe().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_etag_that_is_not_that_of_the_content_is_not_believed_while_a_write_may_be_under_way() {
+    let fake = Fake::start(Flaw::None).await;
+    let attempt = Duration::from_millis(100);
+    let home = BucketHome::new(&access(&fake), attempt).unwrap();
+    let key = "torn".parse().unwrap();
+    let identity = absent(&home, &key).await;
+    let first = done(create(&home, &key, &identity, "first").await);
+    let second = done(put(&home, &key, &identity, &first, "second").await);
+    // The store has written the ETag, and not yet the content.
+    for known in [None, Some(&first)] {
+        fake.tear_reads(1);
+        let read = found(home.read(&key, known).await.unwrap());
+        assert_eq!(read, (second.clone(), "second".into()));
+    }
+    // It was killed in between. After an ownership duration nothing is under way.
+    fake.tear_reads(u64::MAX);
+    let began = Instant::now();
+    let failure = home.read(&key, None).await.unwrap_err();
+    assert!(matches!(failure, Failure::Unknown(_)), "{failure:?}");
+    assert!(failure.to_string().contains("of another"), "{failure}");
+    let read = loop {
+        if let Ok(read) = home.read(&key, None).await {
+            break found(read);
+        }
+    };
+    assert!(began.elapsed() >= 6 * attempt);
+    assert_eq!(read, (second.clone(), "first".into()));
+    let third = done(put(&home, &key, &identity, &second, "third").await);
+    fake.tear_reads(0);
+    let read = found(home.read(&key, None).await.unwrap());
+    assert_eq!(read, (third, "third".into()));
 }
 
 #[tokio::test]

@@ -118,12 +118,13 @@ impl LogHome {
         })
     }
 
-    /// Checks that a bucket keeps the rules on which a log depends: not every store does.
+    /// Checks that a bucket keeps the rules on which a log depends: not every store does. Returns a
+    /// warning if objects can't be deleted.
     ///
     /// # Errors
     ///
     /// A rule that the bucket breaks; or it does not answer.
-    pub(in crate::engine) fn probe(&self) -> Result<(), Failure> {
+    pub(in crate::engine) fn probe(&self) -> Result<Option<String>, Failure> {
         #[cfg(feature = "bucket")]
         if let Some(bucket) = &self.bucket {
             let mut probed = self.block_on(bucket.probe());
@@ -133,11 +134,9 @@ impl LogHome {
                 }
                 probed = self.block_on(bucket.probe());
             }
-            if let Some(warning) = probed? {
-                tracing::warn!("{warning}");
-            }
+            return probed;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Waits for the outcome. A thread of an async runtime must not call this.

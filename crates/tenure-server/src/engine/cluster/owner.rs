@@ -119,6 +119,7 @@ impl OwnedLog {
                 self.base_failure = None;
             }
             Some(Err(failure)) => {
+                log.status.metrics.base_failed();
                 let text = format!("the log can't be shortened: {failure}");
                 if log.is_news(&text) {
                     warn!("{text}");

@@ -329,7 +329,10 @@ impl Standby {
                 log.new_base = Some(base);
                 log.bar(None);
             }
-            Err(failure) => drop(log.note_failure(Some(&failure))),
+            Err(failure) => {
+                log.status.metrics.base_failed();
+                let _ = log.note_failure(Some(&failure));
+            }
         }
     }
 

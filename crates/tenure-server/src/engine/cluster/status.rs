@@ -33,6 +33,8 @@ pub(crate) struct ClusterView {
     pub(crate) sequence: u64,
     /// The revision of the last change in the log.
     pub(crate) revision: u64,
+    /// The number of entries that no base contains.
+    pub(crate) uncovered: u64,
     /// The server that owns the log, as the newest entry says; `None` if the log is vacant.
     pub(crate) active: Option<ActiveServer>,
     /// The id of the store: 32 hexadecimal digits.
@@ -77,6 +79,7 @@ impl ClusterStatus {
             generation: 0,
             sequence: 0,
             revision: 0,
+            uncovered: 0,
             active: None,
             store: None,
             behind: None,
@@ -138,6 +141,7 @@ impl ClusterView {
         }
         (self.generation, self.sequence) = (tail.generation, tail.sequence);
         self.revision = value.revision;
+        self.uncovered = tail.sequence - value.base.map_or(0, |it| it.covered);
         let is_owned = tail.state == TailState::Owned;
         self.active = is_owned.then(|| ActiveServer {
             name: about.server.clone(),

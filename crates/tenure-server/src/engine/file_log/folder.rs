@@ -43,7 +43,7 @@ impl Folder {
         let mut builder = DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(&path);
         made.map_err(OpenError::io(&path))?;
-        let lock = path.join("lock");
+        let lock = lock_of(&path);
         let file = private().open(&lock).map_err(OpenError::io(&lock))?;
         let started = Instant::now();
         while !try_lock(&file, &lock)? {
@@ -69,13 +69,18 @@ impl Folder {
     /// Locks a directory that is only read, so that no store starts on it. Returns `None` if a
     /// store uses it now.
     pub(in crate::engine) fn keep_out(&self) -> Result<Option<File>, OpenError> {
-        let lock = self.path.join("lock");
+        let lock = self.lock();
         let file = File::open(&lock).map_err(OpenError::io(&lock))?;
         Ok(try_lock(&file, &lock)?.then_some(file))
     }
 
     pub(in crate::engine) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the path of the lock file, which is never replaced.
+    pub(super) fn lock(&self) -> PathBuf {
+        lock_of(&self.path)
     }
 
     /// Returns the path of the snapshot that covers the entries up to this one.
@@ -199,6 +204,10 @@ impl Folder {
         };
         write().map_err(OpenError::io(&note))
     }
+}
+
+fn lock_of(folder: &Path) -> PathBuf {
+    folder.join("lock")
 }
 
 /// Returns the size of these files in bytes.

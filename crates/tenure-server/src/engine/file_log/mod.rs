@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! data_dir/                          0700
-//!   lock                             locked while a store uses the directory
+//!   lock                             locked while a store uses the directory; where that is
 //!   snapshot-00000000000000000000    all leases as of an entry of the log: its name has the number
 //!   log-00000000000000000001         the entries after it; its name has the number of the first one
 //!   snapshot.new, log.new            the next snapshot and the next file, before they have a name
@@ -22,6 +22,7 @@
 
 mod folder;
 mod log_file;
+mod place;
 mod reading;
 mod snapshots;
 
@@ -75,9 +76,22 @@ pub(super) fn open<L: Extend<LoadedLease>>(
     data_dir: &Path,
     history: HistoryLimits,
     least: u64,
-    mut leases: L,
+    leases: L,
 ) -> Result<(Loaded<L>, FileLog), OpenError> {
     let folder = Folder::open(data_dir)?;
+    folder.check_place()?;
+    let (loaded, log) = open_in(folder, history, least, leases)?;
+    log.folder.note_place()?;
+    Ok((loaded, log))
+}
+
+/// The same in a directory that may be a copy.
+pub(in crate::engine) fn open_in<L: Extend<LoadedLease>>(
+    folder: Folder,
+    history: HistoryLimits,
+    least: u64,
+    mut leases: L,
+) -> Result<(Loaded<L>, FileLog), OpenError> {
     folder.check_not_restoring()?;
     for path in [folder.unfinished_snapshot(), folder.unused_log()] {
         // It is truncated before its next use, so it only takes space.
@@ -228,6 +242,16 @@ impl FileLog {
     ) -> Result<(), AppendError> {
         let batch = Batch::empty(self.revision, self.revision);
         self.write(kind, note, &batch)
+    }
+
+    /// Ends the log of a copy: from now on its files belong where they are. These floors come before.
+    pub(in crate::engine) fn accept(mut self, floors: &Batch) -> Result<(), OpenError> {
+        let written = self.append(floors, &[]).and_then(|()| self.close());
+        written.map_err(|error| OpenError::NotWritten {
+            path: self.file.path.clone(),
+            detail: error.to_string(),
+        })?;
+        self.folder.note_place()
     }
 
     /// Begins the next file of the log, into which the frame fits.

@@ -7,9 +7,11 @@ use tempfile::TempDir;
 use tenure_core::Epoch;
 
 use super::*;
+use crate::clock;
 use crate::engine::LeaseList;
 use crate::engine::entry::ChangedLeases;
 use crate::engine::tests::batches;
+use crate::engine::tests::log_lines::LogLines;
 use crate::model::LeaseKey;
 
 /// A data directory, and the content that it should have.
@@ -100,6 +102,8 @@ fn copy(folder: &Path) -> TempDir {
         let entry = entry.unwrap();
         fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
     }
+    // It has the place of the directory, of which this is a copy.
+    fs::write(copy.path().join("lock"), "").unwrap();
     copy
 }
 
@@ -371,4 +375,106 @@ fn a_store_whose_lock_was_deleted_notices_the_next_one_before_it_acknowledges() 
     assert!(matches!(refused, AppendError::Unknown(_)), "{refused}");
     bench.commit(&mut next, 20);
     bench.check();
+}
+
+/// Returns the greatest epoch that a store which starts from the directory will not grant.
+fn floor(folder: &Path) -> u64 {
+    let (state, _log) = open(folder).unwrap();
+    state.floor.map_or(0, Epoch::get)
+}
+
+/// Copies the directory with its lock file, as `cp -a` does.
+fn cp(from: &Path, to: &Path) {
+    let mut cp = std::process::Command::new("cp");
+    assert!(cp.arg("-a").args([from, to]).status().unwrap().success());
+}
+
+#[test]
+fn a_copied_folder_is_refused_until_it_is_accepted_above_all_epochs_of_the_other() {
+    let parent = tempfile::tempdir().unwrap();
+    let [data, copied] = ["data", "copied"].map(|name| parent.path().join(name));
+    let (_, mut running) = open(&data).unwrap();
+    let mut bench = Bench::new();
+    bench.content.revision = running.revision;
+    bench.commit(&mut running, 20);
+    // Also while the store runs.
+    cp(&data, &copied);
+    let epochs = floor(copy(&data).path());
+    drop(running);
+    let before = names(&copied);
+    let error = open(&copied).unwrap_err();
+    assert!(matches!(error, OpenError::Copied { .. }), "{error}");
+    let text = error.to_string();
+    for part in [&copied, &data.canonicalize().unwrap()] {
+        assert!(text.contains(part.to_str().unwrap()), "{text}");
+    }
+    assert_eq!(names(&copied), before);
+    // A final backup of it would lack what the other store grants.
+    let file = parent.path().join("backup");
+    let keep = crate::engine::Existing::Keep;
+    assert!(crate::engine::final_backup(&copied, &file, keep).is_err());
+    // The original starts, and so does a restored backup of the copy.
+    drop(open(&data).unwrap());
+    crate::engine::backup(&copied, &file, keep).unwrap();
+    let restored = parent.path().join("restored");
+    crate::engine::restore(&file, &restored).unwrap();
+    assert!(floor(&restored) > epochs);
+
+    assert!(crate::engine::accept_copy(&data).is_err());
+    let accepted = crate::engine::accept_copy(&copied).unwrap();
+    assert!(accepted.epochs_above > clock::wall().get());
+    for _ in 0..2 {
+        assert_eq!(floor(&copied), accepted.epochs_above);
+    }
+    let note = crate::engine::restore_note(&copied).unwrap();
+    assert!(note.contains("as a copy of"), "{note}");
+    // It is accepted once, and a copy of it is one again.
+    assert!(crate::engine::accept_copy(&copied).is_err());
+    let again = parent.path().join("again");
+    cp(&copied, &again);
+    assert!(open(&again).is_err());
+}
+
+#[test]
+fn a_folder_that_was_moved_or_whose_place_is_not_known_starts() {
+    let parent = tempfile::tempdir().unwrap();
+    let [data, moved] = ["data", "moved"].map(|name| parent.path().join(name));
+    drop(open(&data).unwrap());
+    drop(open(&data).unwrap());
+    fs::rename(&data, &moved).unwrap();
+    drop(open(&moved).unwrap());
+    // The place is noted anew, so a later copy names the new one.
+    cp(&moved, &data);
+    let error = open(&data).unwrap_err().to_string();
+    assert!(error.contains("/moved on machine"), "{error}");
+    // Older versions wrote nothing, and a crash may cut it off.
+    for content in ["", "{\"inode\":"] {
+        fs::write(data.join("lock"), content).unwrap();
+        drop(open(&data).unwrap());
+        drop(open(&data).unwrap());
+    }
+}
+
+#[test]
+fn a_store_on_the_disk_of_another_machine_starts_and_is_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()).unwrap());
+    let lock = folder.path().join("lock");
+    let place = fs::read_to_string(&lock).unwrap();
+    let mut place: serde_json::Value = serde_json::from_str(&place).unwrap();
+    place["machine"] = "f".repeat(32).into();
+    fs::write(&lock, place.to_string()).unwrap();
+    let lines = LogLines::default();
+    let _guard = lines.begin();
+    drop(open(folder.path()).unwrap());
+    let has_id = fs::read_to_string("/etc/machine-id").is_ok_and(|id| id.trim().len() == 32);
+    assert_eq!(
+        lines.count("if that machine runs a store on a clone"),
+        usize::from(has_id)
+    );
+    drop(open(folder.path()).unwrap());
+    assert_eq!(
+        lines.count("if that machine runs a store on a clone"),
+        usize::from(has_id)
+    );
 }

@@ -20,7 +20,7 @@ use super::slot::{Draft, SlotValue, checksum, number_of};
 use crate::engine::replica::Replica;
 use crate::model::HistoryLimits;
 
-/// The number of slots that a server reads at once when there is a new entry.
+/// The greatest number of slots that a server reads at once when there are new entries.
 const READ_AHEAD: usize = 32;
 
 /// How often all slots are read again while the log moves on meanwhile.
@@ -127,7 +127,9 @@ impl RingLog {
         if !self.is_loaded {
             return self.load().await;
         }
+        // Each read of a bucket costs money, and of an idle log there is one new entry.
         let mut count = 1;
+        let mut found = 0;
         loop {
             let (slot, known) = self.ring.next_read();
             let reads = match count {
@@ -146,11 +148,12 @@ impl RingLog {
                 let slot = self.ring.next_read().0;
                 let read = self.slot_read(slot, read);
                 match self.ring.handle_read(home, read) {
-                    Followed::Next(_) => count = READ_AHEAD,
+                    Followed::Next(_) => found += 1,
                     Followed::Silent(observation) => return Ok(observation),
                     Followed::Behind => return self.load().await,
                 }
             }
+            count = READ_AHEAD.min(found);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Snapshots and segments: the log is kept short, files that fail or that are damaged, and old ones.
 
+use super::reports::metric;
 use super::*;
 use crate::engine::Existing;
 use crate::engine::backup::BackupFile;
@@ -70,6 +71,12 @@ fn while_files_can_not_be_written_changes_stop_then_the_owner_resigns_and_a_stan
     );
     assert_eq!(uncovered(&home), N / 4 * 3);
     assert!(lines.count(text) >= 1);
+    let failures = "tenure_cluster_base_failures_total";
+    assert!(metric(&server, failures) >= 1.0);
+    for server in [&server, &standby] {
+        assert_eq!(server.status().view().uncovered, uncovered(&home));
+    }
+    assert_eq!(metric(&standby, failures), 0.0);
     // Heartbeats go on, and changes again as soon as a file can be written.
     server.reached.fail_files(None);
     while owner.write().is_err() {}
@@ -105,6 +112,7 @@ fn while_files_can_not_be_written_changes_stop_then_the_owner_resigns_and_a_stan
     }
     assert!(standby.follow(3 * T).is_none());
     assert_eq!(standby.refusal(), needs);
+    assert!(metric(&standby, failures) >= 1.0);
     assert_eq!(tail_of(&home).tail.state, TailState::Owned);
     // Once it can write a file, a server with a copy writes it with its take-over.
     standby.reached.fail_files(None);

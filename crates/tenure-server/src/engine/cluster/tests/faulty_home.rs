@@ -252,6 +252,8 @@ impl Files for FaultyHome {
     }
 
     async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
+        // A bucket is asked for each of them.
+        self.lock().count += keys.len() - 1;
         self.request(Request::Read, self.memory.read_many(keys))
             .await
     }

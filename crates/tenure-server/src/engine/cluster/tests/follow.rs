@@ -12,6 +12,7 @@ fn an_idle_owner_is_called_in_time_for_its_beats_and_stays_the_owner() {
     let mut standby = Server::new("standby", &home);
     assert!(standby.step().unwrap().is_none());
     let began = tail_of(&home).tail.sequence;
+    let asked = standby.reached.requests();
     for _ in 0..60 {
         let within = owner.log.upkeep_within().unwrap();
         assert!(within <= T / 6, "{within:?}");
@@ -23,6 +24,9 @@ fn an_idle_owner_is_called_in_time_for_its_beats_and_stays_the_owner() {
     }
     let beats = tail_of(&home).tail.sequence - began;
     assert!((55..=62).contains(&beats), "{beats}");
+    // For each entry the standby reads its slot and the next one: each read of a bucket costs money.
+    let asked = standby.reached.requests() - asked;
+    assert!(asked as u64 <= 2 * beats, "{asked} for {beats}");
     assert_eq!(standby.role(), OwnershipRole::Following);
     // Without beats the standby takes over, and not before T has passed.
     assert!(standby.follow(T * 11 / 12).is_none());
@@ -94,8 +98,8 @@ fn a_server_that_hands_over_is_followed_at_once_and_stands_by_without_reading_th
     let before = server.reached.requests();
     server.stand_by();
     assert!(server.step().unwrap().is_none());
-    // The slot of the next entry, and those after it.
-    assert_eq!(server.reached.requests() - before, 2);
+    // The slots of two new entries, and two more.
+    assert_eq!(server.reached.requests() - before, 4);
     assert!(server.follow(T / 2).is_none());
     let view = server.status().view();
     assert_eq!(

@@ -6,7 +6,7 @@ use super::*;
 use crate::metrics::Exposition;
 
 /// The value of a series.
-fn metric(server: &Server, series: &str) -> f64 {
+pub(super) fn metric(server: &Server, series: &str) -> f64 {
     let mut out = Exposition::default();
     server.status().metrics.expose(&mut out);
     let text = out.into_text();
