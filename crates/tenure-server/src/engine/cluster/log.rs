@@ -123,9 +123,9 @@ impl ClusterLog {
         let machine = Ownership::new(timings, owner, clock.now());
         let (me, access) = (config.server.clone(), config.access);
         let viewer = Box::new(move |value: &SlotValue| state_for(value, &me, access));
-        let files = Arc::clone(&home.files);
+        let (files, place) = (Arc::clone(&home.files), home.place.clone());
         Self {
-            ring: RingLog::new(files, &home.folder, home.place.clone(), viewer),
+            ring: RingLog::new(files, &home.folder, place, viewer, timings.poll()),
             machine,
             serving: Arc::new(Serving::new(clock.clone())),
             clock,
