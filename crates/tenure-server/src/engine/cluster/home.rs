@@ -1,6 +1,9 @@
 //! The home of a cluster's log, and the runtime on which its connections live.
 
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 #[cfg(feature = "bucket")]
@@ -15,6 +18,9 @@ use crate::config::{ClusterConfig, Home};
 /// How often a bucket is probed that does not answer.
 #[cfg(feature = "bucket")]
 const PROBES: usize = 5;
+
+/// A task beside the server's own. It stays on the thread that starts it.
+pub(super) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// The home of a cluster's log.
 #[derive(Clone, Debug)]
@@ -138,6 +144,13 @@ impl LogHome {
             }
         }
         Ok(())
+    }
+
+    /// Runs the task that writes snapshots, on a thread of its own.
+    pub(super) fn spawn(&self, start: impl FnOnce() -> Task + Send + 'static) -> io::Result<()> {
+        let home = self.clone();
+        let thread = thread::Builder::new().name("tenure-snapshot".into());
+        thread.spawn(move || home.block_on(start())).map(drop)
     }
 
     /// Waits for the outcome. A thread of an async runtime must not call this.

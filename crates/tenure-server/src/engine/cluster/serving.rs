@@ -31,6 +31,9 @@ pub(crate) enum OwnershipClock {
 impl OwnershipClock {
     /// Waits for this long, or until the server stops.
     pub(super) async fn wait(&self, duration: Duration, stop: &CancellationToken) {
+        if duration.is_zero() {
+            return;
+        }
         match self {
             Self::System => drop(tokio::time::timeout(duration, stop.cancelled()).await),
             #[cfg(test)]

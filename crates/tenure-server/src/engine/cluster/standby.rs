@@ -180,7 +180,7 @@ impl Standby {
         })
     }
 
-    async fn follow(&mut self) -> Result<TakenOver, Ended> {
+    pub(super) async fn follow(&mut self) -> Result<TakenOver, Ended> {
         self.begin().await?;
         loop {
             if self.stop.is_cancelled() {
@@ -197,10 +197,13 @@ impl Standby {
     pub(super) async fn begin(&mut self) -> Result<(), Ended> {
         if self.parts.is_none() {
             let returned: &Mutex<_> = &self.returned;
-            self.parts = returned
+            let returned = returned
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .take();
+            if let Some((log, replica)) = returned {
+                self.parts = Some((log, replica.await.unwrap_or_default()));
+            }
         }
         // The store may have ended without vacating the log.
         while {
@@ -430,7 +433,7 @@ impl Standby {
         );
         self.status.change(|view| view.behind = Some(0));
         let files = log.ring.files.clone();
-        let bases = BaseWriter::start(log.home.clone(), files, replica, self.times);
+        let bases = BaseWriter::start(&log.home, files, replica, self.times.clone());
         let bases = bases.map_err(|error| Ended::Refused(format!("a thread: {error}")))?;
         Ok(TakenOver {
             generation,
