@@ -13,6 +13,8 @@ use tenure_register::postgres::PostgresHome;
 use tenure_register::{Failure, Files, RegisterKey};
 use tokio::runtime::{Builder, Handle, Runtime};
 
+#[cfg(feature = "simulation")]
+use super::simulation::Started;
 use crate::config::{ClusterConfig, Home};
 
 /// How often a bucket is probed that does not answer.
@@ -32,12 +34,21 @@ pub(crate) struct LogHome {
     pub(in crate::engine) folder: RegisterKey,
     /// The home and the place of the log in it, for people.
     pub(in crate::engine) place: String,
-    runtime: Arc<HomeRuntime>,
+    runs: Runs,
     #[cfg(feature = "bucket")]
     bucket: Option<Arc<BucketHome>>,
 }
 
-/// Threads that follow a log and that append to it block, and the connections go on meanwhile.
+/// How requests make progress.
+#[derive(Clone, Debug)]
+enum Runs {
+    /// Threads that follow a log and that append to it block, and the connections go on meanwhile.
+    Threads(Arc<HomeRuntime>),
+    /// A simulation polls the tasks.
+    #[cfg(feature = "simulation")]
+    ByHand(Started),
+}
+
 #[derive(Debug)]
 struct HomeRuntime(Option<Runtime>);
 
@@ -118,10 +129,28 @@ impl LogHome {
             kind,
             folder,
             place,
-            runtime: Arc::new(HomeRuntime(Some(runtime))),
+            runs: Runs::Threads(Arc::new(HomeRuntime(Some(runtime)))),
             #[cfg(feature = "bucket")]
             bucket: None,
         })
+    }
+
+    /// A home whose requests a simulation answers.
+    #[cfg(feature = "simulation")]
+    pub(super) fn simulated(
+        files: Arc<dyn Files>,
+        config: &ClusterConfig,
+        started: Started,
+    ) -> Self {
+        Self {
+            files,
+            kind: "simulation",
+            folder: config.name.parse().expect("the default name"),
+            place: "simulation".into(),
+            runs: Runs::ByHand(started),
+            #[cfg(feature = "bucket")]
+            bucket: None,
+        }
     }
 
     /// Checks that a bucket keeps the rules on which a log depends: not every store does.
@@ -148,6 +177,11 @@ impl LogHome {
 
     /// Runs the task that writes snapshots, on a thread of its own.
     pub(super) fn spawn(&self, start: impl FnOnce() -> Task + Send + 'static) -> io::Result<()> {
+        #[cfg(feature = "simulation")]
+        if let Runs::ByHand(started) = &self.runs {
+            started.push(Box::new(start));
+            return Ok(());
+        }
         let home = self.clone();
         let thread = thread::Builder::new().name("tenure-snapshot".into());
         thread.spawn(move || home.block_on(start())).map(drop)
@@ -159,7 +193,13 @@ impl LogHome {
     }
 
     fn handle(&self) -> &Handle {
-        let runtime = self.runtime.0.as_ref();
-        runtime.expect("it is there until the drop").handle()
+        match &self.runs {
+            Runs::Threads(runtime) => {
+                let runtime = runtime.0.as_ref();
+                runtime.expect("it is there until the drop").handle()
+            }
+            #[cfg(feature = "simulation")]
+            Runs::ByHand(_) => unreachable!("a simulation does not block"),
+        }
     }
 }

@@ -17,6 +17,8 @@ mod operator;
 mod owner;
 mod report;
 mod serving;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod standby;
 mod status;
 #[cfg(test)]

@@ -1,0 +1,354 @@
+//! The home of a log: a service with a disk, and the calls of servers to it.
+
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::Duration;
+
+use tenure_core::Instant;
+use tenure_register::memory::MemoryHome;
+use tenure_register::{
+    Answering, Bytes, Expected, Failure, Files, Limits, Read, Register, RegisterKey, Replaced,
+    Version,
+};
+use tenure_server::simulation::{SimulatedClock, generation_of};
+
+use super::{Payload, RequestId};
+use crate::sim::{
+    Context, DurableState, HistoryEventKind, LeadershipClaim, Process, ProcessEffect, ProcessInput,
+    Rng,
+};
+
+/// The home definitely refuses one call in this number: it is overloaded. All copies of a call have the
+/// same outcome, or the refusal would not be definite.
+const OVERLOADED: u64 = 20;
+
+/// Returns whether the home refuses this call. The calls that it refuses are in no regular
+/// order, or each retry of a change could meet the next one.
+fn is_overloaded(id: RequestId) -> bool {
+    Rng::new(id.incarnation, id.attempt).below(OVERLOADED) == 0
+}
+
+/// A call of a server to the home of its log.
+#[derive(Clone)]
+pub struct HomeCall {
+    /// The kind of the call as one word.
+    pub kind: &'static str,
+    /// The number of the ownership that writes an entry.
+    generation: Option<u64>,
+    /// Executes the call, or refuses it if there is no home.
+    act: Arc<dyn Fn(Option<&MemoryHome>) -> HomeAnswer + Send + Sync>,
+}
+
+/// The answer to a call.
+#[derive(Clone)]
+pub struct HomeAnswer {
+    /// Whether the home has changed.
+    is_change: bool,
+    content: Arc<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for HomeCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind)
+    }
+}
+
+impl fmt::Debug for HomeAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_change { "changed" } else { "read" })
+    }
+}
+
+/// The home as one server reaches it.
+#[derive(Clone, Debug)]
+pub(super) struct HomeLink {
+    calls: Arc<Mutex<Calls>>,
+    clock: Arc<SimulatedClock>,
+    /// The longest time of a call.
+    attempt: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    /// The number of the last call.
+    last: u64,
+    /// The calls to be sent.
+    unsent: Vec<(u64, HomeCall)>,
+    /// The calls that wait, and the answers that have arrived.
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Sent(Waker),
+    Lost,
+    Answered(HomeAnswer),
+}
+
+impl Waiting {
+    fn end(&mut self, end: Self) {
+        if let Self::Sent(waker) = std::mem::replace(self, end) {
+            waker.wake();
+        }
+    }
+}
+
+impl HomeLink {
+    pub(super) fn new(clock: &Arc<SimulatedClock>, attempt: Duration) -> Self {
+        Self {
+            calls: Arc::default(),
+            clock: Arc::clone(clock),
+            attempt,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the calls to be sent, with their numbers.
+    pub(super) fn unsent(&self) -> Vec<(u64, HomeCall)> {
+        std::mem::take(&mut self.lock().unsent)
+    }
+
+    /// Handles an answer. An answer after the time of the call is dropped.
+    pub(super) fn handle_answer(&self, number: u64, answer: &HomeAnswer) {
+        if let Some(waiting) = self.lock().waiting.get_mut(&number) {
+            waiting.end(Waiting::Answered(answer.clone()));
+        }
+    }
+
+    /// Handles a lost connection.
+    pub(super) fn handle_loss(&self) {
+        let mut calls = self.lock();
+        for waiting in calls.waiting.values_mut() {
+            if matches!(waiting, Waiting::Sent(_)) {
+                waiting.end(Waiting::Lost);
+            }
+        }
+    }
+
+    /// Calls the home. An answer changes it if `is_change` says so.
+    fn call<T: Clone + Send + Sync + 'static>(
+        &self,
+        (kind, generation): (&'static str, Option<u64>),
+        is_change: fn(&Result<T, Failure>) -> bool,
+        act: impl Fn(&MemoryHome) -> Result<T, Failure> + Send + Sync + 'static,
+    ) -> Answering<'_, T> {
+        let act = move |home: Option<&MemoryHome>| {
+            let refused = || Err(Failure::NotApplied("the home is overloaded".into()));
+            let answer = home.map_or_else(refused, &act);
+            HomeAnswer {
+                is_change: is_change(&answer),
+                content: Arc::new(answer),
+            }
+        };
+        let call = HomeCall {
+            kind,
+            generation,
+            act: Arc::new(act),
+        };
+        Box::pin(async move {
+            let number = {
+                let mut calls = self.lock();
+                calls.last += 1;
+                let number = calls.last;
+                calls.unsent.push((number, call));
+                calls
+                    .waiting
+                    .insert(number, Waiting::Sent(Waker::noop().clone()));
+                number
+            };
+            let mut timeout = pin!(self.clock.wait_until(self.clock.now() + self.attempt));
+            let answer = poll_fn(|context| match self.lock().waiting.get_mut(&number) {
+                Some(Waiting::Answered(answer)) => Poll::Ready(Some(answer.content.clone())),
+                Some(Waiting::Sent(waker)) => {
+                    waker.clone_from(context.waker());
+                    timeout.as_mut().poll(context).map(|()| None)
+                }
+                _ => Poll::Ready(None),
+            });
+            let answer = answer.await;
+            self.lock().waiting.remove(&number);
+            let answer = answer.and_then(|it| it.downcast_ref().cloned());
+            answer.unwrap_or_else(|| Err(Failure::Unknown("no answer".into())))
+        })
+    }
+}
+
+/// Returns the answer of a home in memory, which does not wait.
+fn now<T>(mut answer: Answering<'_, T>) -> Result<T, Failure> {
+    let mut context = TaskContext::from_waker(Waker::noop());
+    match answer.as_mut().poll(&mut context) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => unreachable!("a home in memory does not wait"),
+    }
+}
+
+impl Register for HomeLink {
+    fn read<'a>(&'a self, key: &'a RegisterKey, known: Option<&'a Version>) -> Answering<'a, Read> {
+        let (key, known) = (key.clone(), known.cloned());
+        self.call(
+            ("read", None),
+            |_| false,
+            move |home| now(home.read(&key, known.as_ref())),
+        )
+    }
+
+    fn replace<'a>(
+        &'a self,
+        key: &'a RegisterKey,
+        expected: &'a Expected,
+        value: Bytes,
+    ) -> Answering<'a, Replaced> {
+        let (key, expected) = (key.clone(), expected.clone());
+        self.call(
+            ("replace", generation_of(&value)),
+            |replaced| matches!(replaced, Ok(Replaced::Done { .. })),
+            move |home| now(home.replace(&key, &expected, value.clone())),
+        )
+    }
+
+    fn limits(&self) -> Limits {
+        MemoryHome::LIMITS
+    }
+}
+
+impl Files for HomeLink {
+    fn write<'a>(&'a self, name: &'a RegisterKey, content: Bytes) -> Answering<'a, ()> {
+        let name = name.clone();
+        self.call(("write", None), Result::is_ok, move |home| {
+            now(home.write(&name, content.clone()))
+        })
+    }
+
+    fn read_file<'a>(&'a self, name: &'a RegisterKey) -> Answering<'a, Option<Bytes>> {
+        let name = name.clone();
+        self.call(
+            ("read-file", None),
+            |_| false,
+            move |home| now(home.read_file(&name)),
+        )
+    }
+
+    fn delete<'a>(&'a self, names: &'a [RegisterKey]) -> Answering<'a, ()> {
+        let names = names.to_vec();
+        self.call(("delete", None), Result::is_ok, move |home| {
+            now(home.delete(&names))
+        })
+    }
+
+    fn list<'a>(&'a self, folder: &'a RegisterKey) -> Answering<'a, Vec<RegisterKey>> {
+        let folder = folder.clone();
+        self.call(
+            ("list", None),
+            |_| false,
+            move |home| now(home.list(&folder)),
+        )
+    }
+
+    fn read_many<'a>(&'a self, keys: &'a [RegisterKey]) -> Answering<'a, Vec<Read>> {
+        let keys = keys.to_vec();
+        self.call(
+            ("read-many", None),
+            |_| false,
+            move |home| now(home.read_many(&keys)),
+        )
+    }
+}
+
+/// The content of the home.
+#[derive(Debug, Default)]
+struct Content {
+    home: MemoryHome,
+    /// The number of the last ownership.
+    generation: u64,
+}
+
+impl Content {
+    /// Returns the same content, which changes of this one do not change.
+    fn copied(&self) -> Self {
+        Self {
+            home: self.home.copied(),
+            generation: self.generation,
+        }
+    }
+}
+
+/// The process of the home.
+#[derive(Debug)]
+pub(super) struct Home {
+    content: Content,
+    /// The pending writes, and the effects that must follow them.
+    unwritten: u32,
+    held: VecDeque<ProcessEffect>,
+}
+
+impl Home {
+    pub(super) fn start(durable: Option<&DurableState>) -> Self {
+        let content = durable.and_then(|it| it.downcast_ref::<Content>());
+        Self {
+            content: content.map(Content::copied).unwrap_or_default(),
+            unwritten: 0,
+            held: VecDeque::new(),
+        }
+    }
+
+    fn answer(&mut self, context: &mut Context<'_>, id: RequestId, call: &HomeCall) -> HomeAnswer {
+        let home = (!is_overloaded(id)).then_some(&self.content.home);
+        let answer = (call.act)(home);
+        if answer.is_change {
+            let is_take_over = |it: &u64| *it > self.content.generation;
+            if let Some(generation) = call.generation.filter(is_take_over) {
+                self.content.generation = generation;
+                // The take-over counts from when it is durable: before that it may still be undone by a
+                // crash of the home.
+                let took = HistoryEventKind::TookOver(generation);
+                self.held.push_back(ProcessEffect::Record(took));
+            }
+            // A copy has no memory of earlier writes.
+            self.content = self.content.copied();
+            context.write(self.content.copied());
+            self.unwritten += 1;
+        }
+        answer
+    }
+
+    /// Emits the effects that wait for writes, if there is no pending write.
+    fn flush(&mut self, context: &mut Context<'_>) {
+        if self.unwritten == 0 {
+            self.held.drain(..).for_each(|effect| context.emit(effect));
+        }
+    }
+}
+
+impl Process for Home {
+    fn handle(&mut self, context: &mut Context<'_>, input: ProcessInput) {
+        match input {
+            ProcessInput::Message { from, payload, .. } => {
+                if let Some(Payload::HomeCall { id, call }) = payload.downcast_ref() {
+                    let answer = self.answer(context, *id, call);
+                    let answer = Rc::new(Payload::HomeAnswer { id: *id, answer });
+                    self.held.push_back(ProcessEffect::Send(from, answer));
+                }
+            }
+            ProcessInput::Written => self.unwritten = self.unwritten.saturating_sub(1),
+            _ => {}
+        }
+        self.flush(context);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn claim(&self, _now: Instant) -> Option<LeadershipClaim> {
+        None
+    }
+}
