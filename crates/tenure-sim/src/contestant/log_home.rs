@@ -42,8 +42,10 @@ pub struct HomeCall {
     /// The number of the ownership that writes an entry.
     generation: Option<u64>,
     /// Executes the call, or refuses it if there is no home.
-    act: Arc<dyn Fn(Option<&MemoryHome>) -> HomeAnswer + Send + Sync>,
+    act: Arc<Act>,
 }
+
+type Act = dyn Fn(Option<&MemoryHome>) -> HomeAnswer + Send + Sync;
 
 /// The answer to a call.
 #[derive(Clone)]
@@ -312,9 +314,8 @@ impl Home {
                 let took = HistoryEventKind::TookOver(generation);
                 self.held.push_back(ProcessEffect::Record(took));
             }
-            // A copy has no memory of earlier writes.
-            self.content = self.content.copied();
-            context.write(self.content.copied());
+            let copied = self.content.copied();
+            context.write(std::mem::replace(&mut self.content, copied));
             self.unwritten += 1;
         }
         answer

@@ -7,7 +7,6 @@ mod faults;
 pub(crate) mod faulty_home;
 mod follow;
 mod operator;
-mod random;
 mod reports;
 mod starts;
 
