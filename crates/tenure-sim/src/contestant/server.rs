@@ -103,19 +103,13 @@ async fn run(
     pause: Duration,
 ) {
     loop {
-        let Ok(mut owner) = server.follow().await else {
+        let owned = server.follow(async |owner| {
+            let _ = own(owner, &shared, &clock).await;
+            shared.borrow_mut().events.push(Event::Over);
+        });
+        if owned.await.is_err() {
             clock.wait_until(clock.now() + pause).await;
-            continue;
-        };
-        {
-            let mut shared = shared.borrow_mut();
-            *shared = Shared::default();
-            let lease = owner.lease.take();
-            let took = Event::Took(owner.generation, owner.revision, lease);
-            shared.events.push(took);
         }
-        let _ = own(owner, &shared, &clock).await;
-        shared.borrow_mut().events.push(Event::Over);
     }
 }
 
@@ -125,6 +119,13 @@ async fn own(
     shared: &RefCell<Shared>,
     clock: &SimulatedClock,
 ) -> Result<(), Uncommitted> {
+    let lease = owner.lease.take();
+    {
+        let mut shared = shared.borrow_mut();
+        (shared.pending, shared.resigns) = (None, false);
+        let took = Event::Took(owner.generation, owner.revision, lease);
+        shared.events.push(took);
+    }
     loop {
         let mut upkeep = pin!(clock.wait_until(clock.now() + owner.keep_up_within()));
         let change = poll_fn(|context| {

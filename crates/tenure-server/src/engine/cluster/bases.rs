@@ -4,7 +4,6 @@
 //! durable, and repairs files that the home has lost.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,6 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::home::LogHome;
 use super::serving::OwnershipClock;
 use crate::engine::ring::{BaseError, BaseFiles, LogFiles, Replica, SlotValue};
 use crate::engine::snapshot::Position;
@@ -56,6 +54,22 @@ impl Default for FileTimes {
 /// A base that is complete, or the reason why there is none.
 pub(super) type Written = Result<Base, String>;
 
+/// A task that was not started yet. It stays on the thread that starts it.
+#[derive(Debug)]
+pub(super) struct WriterTask(
+    Writing,
+    UnboundedReceiver<Work>,
+    UnboundedSender<Written>,
+    oneshot::Sender<Replica>,
+);
+
+impl WriterTask {
+    pub(super) async fn start(self) {
+        let Self(writing, work, answers, replica) = self;
+        let _ = replica.send(writing.run(work, answers).await);
+    }
+}
+
 /// The task, as the owner of the log sees it.
 #[derive(Debug)]
 pub(super) struct BaseWriter {
@@ -78,6 +92,7 @@ enum Work {
 }
 
 /// The state of the task.
+#[derive(Debug)]
 struct Writing {
     home: Arc<dyn Files>,
     files: LogFiles,
@@ -97,19 +112,19 @@ struct Writing {
 }
 
 impl BaseWriter {
-    /// Starts the task of a server that has just taken over.
-    pub(super) fn start(
-        home: &LogHome,
+    /// Creates the task of a server that has just taken over.
+    pub(super) fn create(
+        home: Arc<dyn Files>,
         files: LogFiles,
         replica: Replica,
         times: FileTimes,
-    ) -> io::Result<Self> {
+    ) -> (Self, WriterTask) {
         let (work, received) = unbounded_channel();
         let (answers, written) = unbounded_channel();
         let (returned, replica_of_task) = oneshot::channel();
         let clock = times.clock.clone();
         let writing = Writing {
-            home: Arc::clone(&home.files),
+            home,
             files,
             replica,
             entries: VecDeque::new(),
@@ -120,18 +135,14 @@ impl BaseWriter {
             check_at: clock.now() + times.check_every,
             times,
         };
-        home.spawn(move || {
-            Box::pin(async move {
-                let _ = returned.send(writing.run(received, answers).await);
-            })
-        })?;
-        Ok(Self {
+        let writer = Self {
             work,
             written,
             replica: replica_of_task,
             clock,
             is_busy: false,
-        })
+        };
+        (writer, WriterTask(writing, received, answers, returned))
     }
 
     /// Adds an entry that was committed.

@@ -1,9 +1,6 @@
 //! The home of a cluster's log, and the runtime on which its connections live.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 #[cfg(feature = "bucket")]
@@ -13,16 +10,11 @@ use tenure_register::postgres::PostgresHome;
 use tenure_register::{Failure, Files, RegisterKey};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-#[cfg(feature = "simulation")]
-use super::simulation::Started;
 use crate::config::{ClusterConfig, Home};
 
 /// How often a bucket is probed that does not answer.
 #[cfg(feature = "bucket")]
 const PROBES: usize = 5;
-
-/// A task beside the server's own. It stays on the thread that starts it.
-pub(super) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// The home of a cluster's log.
 #[derive(Clone, Debug)]
@@ -34,21 +26,13 @@ pub(crate) struct LogHome {
     pub(in crate::engine) folder: RegisterKey,
     /// The home and the place of the log in it, for people.
     pub(in crate::engine) place: String,
-    runs: Runs,
+    runtime: Arc<HomeRuntime>,
     #[cfg(feature = "bucket")]
     bucket: Option<Arc<BucketHome>>,
 }
 
-/// How requests make progress.
-#[derive(Clone, Debug)]
-enum Runs {
-    /// Threads that follow a log and that append to it block, and the connections go on meanwhile.
-    Threads(Arc<HomeRuntime>),
-    /// A simulation polls the tasks.
-    #[cfg(feature = "simulation")]
-    ByHand(Started),
-}
-
+/// Threads that follow a log and that append to it block, and the connections go on meanwhile. The home
+/// of a simulation has no runtime.
 #[derive(Debug)]
 struct HomeRuntime(Option<Runtime>);
 
@@ -129,7 +113,7 @@ impl LogHome {
             kind,
             folder,
             place,
-            runs: Runs::Threads(Arc::new(HomeRuntime(Some(runtime)))),
+            runtime: Arc::new(HomeRuntime(Some(runtime))),
             #[cfg(feature = "bucket")]
             bucket: None,
         })
@@ -137,17 +121,13 @@ impl LogHome {
 
     /// A home whose requests a simulation answers.
     #[cfg(feature = "simulation")]
-    pub(super) fn simulated(
-        files: Arc<dyn Files>,
-        config: &ClusterConfig,
-        started: Started,
-    ) -> Self {
+    pub(super) fn simulated(files: Arc<dyn Files>, config: &ClusterConfig) -> Self {
         Self {
             files,
             kind: "simulation",
             folder: config.name.parse().expect("the default name"),
             place: "simulation".into(),
-            runs: Runs::ByHand(started),
+            runtime: Arc::new(HomeRuntime(None)),
             #[cfg(feature = "bucket")]
             bucket: None,
         }
@@ -175,31 +155,13 @@ impl LogHome {
         Ok(())
     }
 
-    /// Runs the task that writes snapshots, on a thread of its own.
-    pub(super) fn spawn(&self, start: impl FnOnce() -> Task + Send + 'static) -> io::Result<()> {
-        #[cfg(feature = "simulation")]
-        if let Runs::ByHand(started) = &self.runs {
-            started.push(Box::new(start));
-            return Ok(());
-        }
-        let home = self.clone();
-        let thread = thread::Builder::new().name("tenure-snapshot".into());
-        thread.spawn(move || home.block_on(start())).map(drop)
-    }
-
     /// Waits for the outcome. A thread of an async runtime must not call this.
     pub(in crate::engine) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.handle().block_on(work)
     }
 
     fn handle(&self) -> &Handle {
-        match &self.runs {
-            Runs::Threads(runtime) => {
-                let runtime = runtime.0.as_ref();
-                runtime.expect("it is there until the drop").handle()
-            }
-            #[cfg(feature = "simulation")]
-            Runs::ByHand(_) => unreachable!("a simulation does not block"),
-        }
+        let runtime = self.runtime.0.as_ref();
+        runtime.expect("it is there until the drop").handle()
     }
 }

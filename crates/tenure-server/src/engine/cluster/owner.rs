@@ -1,6 +1,8 @@
 //! The log of a server that owns it.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use tenure_core::ownership::{OwnershipRole, Tail};
@@ -8,7 +10,7 @@ use tenure_core::ring::Pressure;
 use tokio::sync::oneshot;
 use tracing::warn;
 
-use super::bases::BaseWriter;
+use super::bases::{BaseWriter, WriterTask};
 use super::home::LogHome;
 use super::log::ClusterLog;
 use crate::engine::ring::Replica;
@@ -29,6 +31,8 @@ pub(super) type Returned = Arc<Mutex<Option<(ClusterLog, oneshot::Receiver<Repli
 #[derive(Debug)]
 pub(crate) struct OwnedLog {
     home: LogHome,
+    /// The task of the writer, until it is started.
+    pub(super) writer: Option<WriterTask>,
     /// `None` only while this value is dropped.
     parts: Option<(ClusterLog, BaseWriter)>,
     returned: Returned,
@@ -39,14 +43,28 @@ pub(crate) struct OwnedLog {
 }
 
 impl OwnedLog {
-    pub(super) fn new(log: ClusterLog, bases: BaseWriter, returned: Returned) -> Self {
+    pub(super) fn new(
+        log: ClusterLog,
+        bases: BaseWriter,
+        writer: WriterTask,
+        returned: Returned,
+    ) -> Self {
         Self {
+            writer: Some(writer),
             home: log.home.clone(),
             parts: Some((log, bases)),
             returned,
             uncovered_bytes: 0,
             base_failure: None,
         }
+    }
+
+    /// Starts the writer on a thread of its own.
+    pub(super) fn start_writer(&mut self) -> io::Result<()> {
+        let (home, writer) = (self.home.clone(), self.writer.take());
+        let thread = thread::Builder::new().name("tenure-snapshot".into());
+        let write = move || writer.map_or((), |writer| home.block_on(writer.start()));
+        thread.spawn(write).map(drop)
     }
 
     /// Returns the parts, or an error that ends the store.

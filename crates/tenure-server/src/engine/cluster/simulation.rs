@@ -4,20 +4,22 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use futures_util::future::join;
 use tenure_core::lease::{Change, Stored};
 use tenure_core::{Instant, UnixMillis};
 use tenure_register::Files;
 use tokio_util::sync::CancellationToken;
 
-use super::home::{LogHome, Task};
+use super::home::LogHome;
 use super::owner::OwnedLog;
 use super::serving::{OwnershipClock, Serving};
-use super::standby::{Ended, Standby, StandbyError};
+use super::standby::Standby;
 use crate::config::ClusterConfig;
 use crate::engine::ring::SlotValue;
 use crate::engine::{AppendError, Batch, Log as _};
@@ -85,29 +87,8 @@ impl Drop for Wait<'_> {
     }
 }
 
-/// Tasks that the simulation is to poll.
-#[derive(Clone, Default)]
-pub(super) struct Started(Arc<Mutex<Vec<Start>>>);
-
-type Start = Box<dyn FnOnce() -> Task + Send>;
-
-impl Started {
-    pub(super) fn push(&self, start: Start) {
-        let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        started.push(start);
-    }
-
-    fn take(&self) -> Vec<Start> {
-        let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut started)
-    }
-}
-
-impl fmt::Debug for Started {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Started")
-    }
-}
+/// The future of a server.
+pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Whether a future has become ready.
 struct Woken(AtomicBool);
@@ -118,17 +99,16 @@ impl Wake for Woken {
     }
 }
 
-/// The futures of a server.
+/// The driver of a server.
 pub struct Driver {
     clock: Arc<SimulatedClock>,
     serving: Arc<Serving>,
-    started: Started,
-    tasks: Vec<Task>,
+    task: Task,
 }
 
 impl Driver {
     /// Creates the driver of a server with this name, whose log is at this home. The future `serve`
-    /// follows the log and owns it.
+    /// follows the log and owns it, and never ends.
     ///
     /// # Panics
     ///
@@ -144,20 +124,18 @@ impl Driver {
             ownership,
             ..ClusterConfig::in_memory(name)
         };
-        let started = Started::default();
-        let home = LogHome::simulated(home, &config, started.clone());
-        let used = OwnershipClock::Simulated(Arc::clone(clock));
-        let stop = CancellationToken::new();
+        let home = LogHome::simulated(home, &config);
+        let (used, stop) = (
+            OwnershipClock::Simulated(Arc::clone(clock)),
+            CancellationToken::new(),
+        );
         let standby = Standby::new(home, &config, HistoryLimits::NONE, stop, used.clone());
-        let mut standby = standby
-            .map_err(|error: StandbyError| error.to_string())
-            .expect("an ownership duration of 1 s to 60 s");
+        let mut standby = standby.expect("an ownership duration of 1 s to 60 s");
         standby.times.clock = used;
         Self {
             clock: Arc::clone(clock),
             serving: standby.serving(),
-            started,
-            tasks: vec![serve(ClusterServer { standby })],
+            task: serve(ClusterServer { standby }),
         }
     }
 
@@ -178,12 +156,7 @@ impl Driver {
         let waker = Waker::from(Arc::clone(&woken));
         let mut context = Context::from_waker(&waker);
         while woken.0.swap(false, Ordering::Relaxed) {
-            self.tasks
-                .retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
-            let started = self.started.take();
-            let is_new = !started.is_empty();
-            woken.0.fetch_or(is_new, Ordering::Relaxed);
-            self.tasks.extend(started.into_iter().map(|start| start()));
+            let _ = self.task.as_mut().poll(&mut context);
         }
         self.clock.due()
     }
@@ -202,25 +175,30 @@ pub struct ClusterServer {
 }
 
 impl ClusterServer {
-    /// Follows the log until this server owns it and has loaded it. An [`Owner`] before must have been
-    /// dropped.
+    /// Follows the log until this server owns it and has loaded it, and runs `own` then.
     ///
     /// # Errors
     ///
     /// The log is damaged.
-    pub async fn follow(&mut self) -> Result<Owner, String> {
-        let taken_over = self.standby.follow().await.map_err(|ended| match ended {
-            Ended::Stopped => "stopped".to_owned(),
-            Ended::Refused(reason) => reason,
-        })?;
-        let loaded = taken_over.loaded;
-        Ok(Owner {
+    pub async fn follow(&mut self, own: impl AsyncFnOnce(Owner)) -> Result<(), String> {
+        let taken_over = self.standby.follow().await;
+        let taken_over = taken_over.map_err(|ended| format!("{ended:?}"))?;
+        let (loaded, mut log) = (taken_over.loaded, taken_over.log);
+        let writer = log.writer.take();
+        let owner = Owner {
             generation: taken_over.generation,
             revision: loaded.revision,
             lease: loaded.leases.into_iter().next().map(|(_, lease, _)| lease),
-            log: taken_over.log,
+            log,
             batch: Batch::default(),
-        })
+        };
+        let writer = async {
+            if let Some(writer) = writer {
+                writer.start().await
+            }
+        };
+        join(own(owner), writer).await;
+        Ok(())
     }
 }
 

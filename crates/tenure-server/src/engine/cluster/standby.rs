@@ -169,7 +169,7 @@ impl Standby {
     /// The server stops, or the content of the log is damaged.
     pub(crate) fn run_until_owner(&mut self) -> Result<TakenOver, Ended> {
         let (home, stop) = (self.home.clone(), self.stop.clone());
-        home.block_on(async {
+        let mut taken_over = home.block_on(async {
             // A home that does not answer must not delay the end. A take-over that is given up is as
             // one whose answer is lost.
             tokio::select! {
@@ -177,7 +177,10 @@ impl Standby {
                 () = stop.cancelled() => Err(Ended::Stopped),
                 taken_over = self.follow() => taken_over,
             }
-        })
+        })?;
+        let started = taken_over.log.start_writer();
+        started.map_err(|error| Ended::Refused(format!("a thread: {error}")))?;
+        Ok(taken_over)
     }
 
     pub(super) async fn follow(&mut self) -> Result<TakenOver, Ended> {
@@ -433,13 +436,13 @@ impl Standby {
         );
         self.status.change(|view| view.behind = Some(0));
         let files = log.ring.files.clone();
-        let bases = BaseWriter::start(&log.home, files, replica, self.times.clone());
-        let bases = bases.map_err(|error| Ended::Refused(format!("a thread: {error}")))?;
+        let home = Arc::clone(&log.home.files);
+        let (bases, writer) = BaseWriter::create(home, files, replica, self.times.clone());
         Ok(TakenOver {
             generation,
             note: self.note.take(),
             loaded,
-            log: OwnedLog::new(log, bases, Arc::clone(&self.returned)),
+            log: OwnedLog::new(log, bases, writer, Arc::clone(&self.returned)),
         })
     }
 }
