@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 const CYCLES: &[&str] = &[
     // Each strategy uses the timings of a lease, and the candidate for a lease is a strategy.
     "tenure-core/src",
-    // The engine of a cluster writes backups in the form of the embedded engine.
-    "tenure-server/src/engine",
     // The loader calls the readers of the sections, which use its functions for secrets.
     "tenure/src/config",
     // One machine or one service, in files that use each other's types.

@@ -4,6 +4,9 @@ use alloc::string::ToString as _;
 use core::fmt;
 use core::str::FromStr;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::{InlineStr, NodeId};
 
 /// The longest candidate id, in bytes. Most host names fit, together with a process id and a random
@@ -23,6 +26,19 @@ impl CandidateId {
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
+    }
+}
+
+impl Serialize for CandidateId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_str().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for CandidateId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <&str>::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
     }
 }
 

@@ -4,6 +4,8 @@ use core::fmt;
 use core::ops::Add;
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Declares timings, each with its meaning and its type: the options of a user, the timings themselves,
 /// and what maps the one to the other. The function after `=>` makes an option of a timing.
 macro_rules! timings {
@@ -102,7 +104,9 @@ pub fn millis(duration: Duration) -> u64 {
 
 /// Wall-clock time in milliseconds since 1970. It is the source of epochs and of displayed times;
 /// it never affects the end of a lease.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct UnixMillis(u64);
 
 impl UnixMillis {

@@ -35,7 +35,7 @@ fn main() {
     let store = |config| Local::new(Store::open(config).expect("a store"));
     let local = store(StoreConfig::embedded(folders[1].path()));
     let memory = store(StoreConfig::memory());
-    let server = Child::start(Kind::Embedded, 0, folders[2].path());
+    let server = Child::start(Kind::Folder, 0, folders[2].path());
 
     let mut rates: [Samples; 6] = Default::default();
     // The first round is a warm-up.

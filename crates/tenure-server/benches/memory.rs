@@ -11,15 +11,15 @@ fn main() {
     let bytes = |server: &Child| format!("{:.0}", server.grown as f64 / leases as f64);
 
     let memory = bytes(&Child::start(Kind::Memory, leases, folder.path()));
-    let embedded = bytes(&Child::start(Kind::Embedded, leases, folder.path()));
+    let on_disk = bytes(&Child::start(Kind::Folder, leases, folder.path()));
     // The previous store was killed, so this one loads everything from disk.
-    let again = Child::start(Kind::Embedded, 0, folder.path());
+    let again = Child::start(Kind::Folder, 0, folder.path());
     let resident = format!("{:.0}", again.resident() as f64 / leases as f64);
     let row = |cells: [&str; 2]| cells.map(String::from).to_vec();
     let rows = [
         row(["", "bytes per lease"]),
         row(["in memory", &memory]),
-        row(["on disk", &embedded]),
+        row(["on disk", &on_disk]),
         row([
             "on disk, all memory of the process after a start",
             &resident,

@@ -48,7 +48,7 @@ fn main() {
     };
     let mut all = [
         measured("bare handler", Kind::Bare, 1_000),
-        measured("1 thousand leases, on disk", Kind::Embedded, 1_000),
+        measured("1 thousand leases, on disk", Kind::Folder, 1_000),
         measured("1 thousand leases", Kind::Memory, 1_000),
         measured("100 thousand leases", Kind::Memory, 100_000),
         measured("1 million leases", Kind::Memory, 1_000_000),

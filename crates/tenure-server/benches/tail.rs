@@ -8,6 +8,9 @@
 //! The servers are processes of the command `tenure serve` with its defaults, which logs each
 //! change. The load runs on the same processors. The command line may name several programs, which
 //! are measured in turns. The default is the command in the folder where this benchmark was built.
+//!
+//! With `--snapshots` the store holds a million other leases, and only the answers count whose
+//! operation began while it made a snapshot of them. It goes on until there were twenty snapshots.
 
 mod support;
 
@@ -16,9 +19,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use support::{Connection, Samples, acquire, cpu, folder, path, per_second, proof, table};
+use support::{
+    Child, Connection, Kind, Samples, acquire, cpu, folder, path, per_second, proof, table,
+};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader as AsyncReader};
 use tokio::net::TcpStream as TokioStream;
 use tokio::runtime::Builder;
@@ -28,16 +34,24 @@ const CLIENTS: u64 = 64;
 const LEASES: u64 = 1_000;
 const RUNS: usize = 3;
 
+/// The leases that others hold while snapshots are made, and the number of snapshots.
+const HELD: u64 = 1_000_000;
+const SNAPSHOTS: usize = 20;
+
 /// The release of a lock in Redis.
 const DELETE: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
 fn main() {
+    support::serve_if_asked();
     let named = std::env::args_os().skip(1).map(PathBuf::from);
     let mut programs: Vec<PathBuf> = named
         .filter(|name| !name.to_string_lossy().starts_with("--"))
         .collect();
     if programs.is_empty() {
         programs.push(command());
+    }
+    if std::env::args().any(|argument| argument == "--snapshots") {
+        return during_snapshots(&programs[0]);
     }
     let (warm_up, length) = match support::quick() {
         true => (Duration::from_millis(200), Duration::from_millis(500)),
@@ -53,19 +67,12 @@ fn main() {
     for server in &servers {
         runtime.block_on(Run::of(server, warm_up));
     }
-    let head = [
-        "",
-        "p50, ms",
-        "p99, ms",
-        "p99.9, ms",
-        "worst, ms",
-        "p99 / p50",
-        "p99.9 / p50",
+    let head = TAILS.into_iter().chain([
         "pairs per second",
         "processor time per pair, us",
         "device bytes per pair",
-    ];
-    let mut rows = vec![head.map(String::from).to_vec()];
+    ]);
+    let mut rows = vec![head.map(String::from).collect()];
     for run in 1..=RUNS {
         for (program, server) in programs.iter().zip(&servers) {
             let measured = runtime.block_on(Run::of(server, length));
@@ -100,12 +107,22 @@ impl Server {
         if name.starts_with("redis-server") {
             return Self::start_redis(program, folder);
         }
+        Self::start_store(program, folder, Stdio::null())
+    }
+
+    /// Starts a store, which writes all lines of its log. With `Stdio::null()` they cost the load nothing.
+    fn start_store(program: &Path, folder: &Path, log: Stdio) -> Self {
+        let config = folder.join("config.toml");
+        // All leases are in one namespace.
+        let limits = format!("[serve]\nmax_leases_per_namespace = {}\n", 2 * HELD);
+        std::fs::write(&config, limits).expect("a file");
         let mut process = Command::new(program)
-            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--config"])
+            .arg(config)
+            .arg("--data-dir")
             .arg(folder.join("data"))
             .stdout(Stdio::piped())
-            // The store writes all lines of its log, but they cost the load nothing.
-            .stderr(Stdio::null())
+            .stderr(log)
             .spawn()
             .expect("a server");
         let mut line = String::new();
@@ -174,11 +191,16 @@ impl Drop for Server {
 
 /// Measurements of a server over one period.
 struct Run {
-    millis: Samples,
+    answers: Vec<Answer>,
     length: Duration,
     cpu: Duration,
-    pairs: u64,
     written: u64,
+}
+
+/// An answer to an acquire or to a release.
+struct Answer {
+    sent: Instant,
+    took: Duration,
 }
 
 impl Run {
@@ -196,33 +218,101 @@ impl Run {
         for (number, client) in (0..).zip(clients) {
             tasks.spawn(pairs(number, client, began + length));
         }
-        let samples = tasks.join_all().await;
-        let mut run = Self {
-            millis: Samples::default(),
+        let answers: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
+        Self {
             length: began.elapsed(),
             cpu: cpu(process) - used,
-            pairs: 0,
             written: server.written() - written,
-        };
-        for samples in samples {
-            run.pairs += samples.len() as u64 / 2;
-            run.millis.extend(samples);
+            answers,
         }
-        run
+    }
+
+    /// The milliseconds of the answers whose operations began at one of these times.
+    fn millis(&self, counts: impl Fn(Instant) -> bool) -> impl Iterator<Item = f64> {
+        let counted = self.answers.iter().filter(move |it| counts(it.sent));
+        counted.map(|it| it.took.as_secs_f64() * 1e3)
     }
 
     fn row(&self, name: &str) -> Vec<String> {
-        let [p50, p99, p999, worst] =
-            [0.5, 0.99, 0.999, 1.0].map(|part| self.millis.quantile(part));
-        let cpu = self.cpu.as_secs_f64() * 1e6 / self.pairs as f64;
-        let numbers = [p50, p99, p999, worst].map(|millis| format!("{millis:.2}"));
-        let ratios = [p99, p999].map(|millis| format!("{:.1}", millis / p50));
-        let rate = format!("{:.0}", per_second(self.pairs, self.length));
-        let cells = numbers.into_iter().chain(ratios);
-        let bytes = format!("{}", self.written / self.pairs.max(1));
-        let cells = cells.chain([rate, format!("{cpu:.1}"), bytes]);
-        std::iter::once(name.to_owned()).chain(cells).collect()
+        let pairs = self.answers.len() as u64 / 2;
+        let cpu = self.cpu.as_secs_f64() * 1e6 / pairs as f64;
+        let rate = format!("{:.0}", per_second(pairs, self.length));
+        let bytes = format!("{}", self.written / pairs.max(1));
+        let mut millis = Samples::default();
+        millis.extend(self.millis(|_| true));
+        let mut cells = tails(name, &millis);
+        cells.extend([rate, format!("{cpu:.1}"), bytes]);
+        cells
     }
+}
+
+/// The heads of the cells of [`tails`].
+const TAILS: [&str; 7] = [
+    "",
+    "p50, ms",
+    "p99, ms",
+    "p99.9, ms",
+    "worst, ms",
+    "p99 / p50",
+    "p99.9 / p50",
+];
+
+fn tails(name: &str, millis: &Samples) -> Vec<String> {
+    let [p50, p99, p999, worst] = [0.5, 0.99, 0.999, 1.0].map(|part| millis.quantile(part));
+    let numbers = [p50, p99, p999, worst].map(|millis| format!("{millis:.2}"));
+    let ratios = [p99, p999].map(|millis| format!("{:.1}", millis / p50));
+    let cells = numbers.into_iter().chain(ratios);
+    std::iter::once(name.to_owned()).chain(cells).collect()
+}
+
+/// Measures answers while the store makes snapshots of [`HELD`] other leases.
+fn during_snapshots(program: &Path) {
+    let (held, snapshots) = match support::quick() {
+        true => (10_000, 1),
+        false => (HELD, SNAPSHOTS),
+    };
+    let folder = folder();
+    let data = folder.path().join("data");
+    drop(Child::start(Kind::Folder, held, &data));
+    let mut server = Server::start_store(program, folder.path(), Stdio::piped());
+    let log = server.process.stderr.take().expect("its log");
+    let (made, known) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(log).lines().map_while(Result::ok) {
+            let took = line.split("milliseconds=").nth(1);
+            let took = took.and_then(|rest| rest.split(' ').next()?.parse().ok());
+            if let Some(millis) = took.filter(|_| line.contains("made a snapshot")) {
+                let end = Instant::now();
+                // The measurement may be over.
+                let _ = made.send((end - Duration::from_millis(millis), end));
+            }
+        }
+    });
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let (mut periods, mut during, mut all) = (Vec::new(), Samples::default(), Samples::default());
+    while periods.len() < snapshots {
+        let run = runtime.block_on(Run::of(&server, Duration::from_secs(10)));
+        let new: Vec<_> = known.try_iter().collect();
+        during.extend(run.millis(|sent| new.iter().any(|(from, to)| (*from..*to).contains(&sent))));
+        all.extend(run.millis(|_| true));
+        periods.extend(new);
+    }
+    let seconds: Duration = periods.iter().map(|(from, to)| *to - *from).sum();
+    table(
+        &format!(
+            "{} answers during {} snapshots of {held} leases, which took {:.2} s each (target: p99 at most 4 and \
+             p99.9 at most 8 times p50)",
+            during.len(),
+            periods.len(),
+            seconds.as_secs_f64() / periods.len() as f64
+        ),
+        &[
+            TAILS.map(String::from).to_vec(),
+            tails("during snapshots", &during),
+            tails("at all times", &all),
+        ],
+    );
 }
 
 /// A connection of a client.
@@ -288,21 +378,27 @@ impl Redis {
     }
 }
 
-/// Returns the milliseconds until each answer of one client, alternately to an acquire and to a
-/// release.
-async fn pairs(number: u64, mut client: Client, end: Instant) -> Vec<f64> {
-    let mut samples = Vec::with_capacity(10_000);
+/// Returns the answers of one client, alternately to an acquire and to a release.
+async fn pairs(number: u64, mut client: Client, end: Instant) -> Vec<Answer> {
+    let mut answers = Vec::with_capacity(10_000);
     for round in 0.. {
         if Instant::now() >= end {
             break;
         }
-        let (lease, id) = (number * LEASES + round % LEASES, support::fresh());
+        let lease = HELD + number * LEASES + round % LEASES;
+        let id = support::fresh();
         let sent = Instant::now();
         client.acquire(lease, id).await;
         let acquired = Instant::now();
         client.release(lease, id).await;
-        samples.push((acquired - sent).as_secs_f64() * 1e3);
-        samples.push(acquired.elapsed().as_secs_f64() * 1e3);
+        answers.push(Answer {
+            sent,
+            took: acquired - sent,
+        });
+        answers.push(Answer {
+            sent: acquired,
+            took: acquired.elapsed(),
+        });
     }
-    samples
+    answers
 }

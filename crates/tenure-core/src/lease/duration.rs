@@ -2,12 +2,14 @@
 
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Instant;
 
 /// The time from the grant or the last renewal of a lease until it expires.
 ///
 /// [`Rules`](super::Rules) has the allowed range. A longer duration compares as greater.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum LeaseDuration {
     /// The lease expires after this time.
     Fixed(Duration),

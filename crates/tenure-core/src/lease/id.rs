@@ -3,6 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 
+use serde::de::{Deserialize, Deserializer};
+use serde::ser::{Error as _, Serialize, Serializer};
 use uuid::{Builder, Uuid};
 
 /// A lease id: a UUID chosen by the candidate. It is the secret that proves the ownership of the
@@ -39,6 +41,23 @@ impl LeaseId {
     #[must_use]
     pub const fn to_wire(self) -> impl fmt::Display {
         self.0.hyphenated()
+    }
+}
+
+/// The form is the 16 bytes, for the disk of a store. A form that people read, such as JSON, is an error:
+/// the id is a secret.
+impl Serialize for LeaseId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            return Err(S::Error::custom("a lease id is a secret"));
+        }
+        self.to_bytes().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for LeaseId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Deserialize::deserialize(deserializer).map(Self::from_bytes)
     }
 }
 
@@ -109,5 +128,11 @@ mod tests {
     fn debug_omits_the_secret() {
         let id = LeaseId::from_random_bits(1, 2);
         assert_eq!(format!("{id:?}"), "LeaseId(secret)");
+    }
+
+    #[test]
+    fn an_id_has_no_form_that_people_read() {
+        let error = serde_json::to_string(&LeaseId::from_random_bits(1, 2)).unwrap_err();
+        assert_eq!(error.to_string(), "a lease id is a secret");
     }
 }

@@ -4,6 +4,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// The principal that acquired a lease, if the store identifies its callers. Clones share the text.
 ///
 /// A lease id is valid only for its owner: another principal that has learned the lease id gets the
@@ -27,6 +29,18 @@ impl Owner {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0.0
+    }
+}
+
+impl Serialize for Owner {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_str().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Owner {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <Box<str>>::deserialize(deserializer).map(Self::new)
     }
 }
 

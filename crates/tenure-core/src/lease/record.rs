@@ -4,6 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{LeaseDuration, LeaseId, Metadata, Owner, WithoutStore};
 use crate::{CandidateId, Epoch, Instant, UnixMillis};
 
@@ -97,7 +99,7 @@ impl Phase {
 }
 
 /// The grant of a term.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Grant {
     /// The secret that proves the ownership of the lease.
     pub lease_id: LeaseId,
@@ -150,7 +152,7 @@ impl Reservation {
 }
 
 /// The state of a lease at a given instant, as clients see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum State {

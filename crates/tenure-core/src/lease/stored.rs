@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::record::Phase;
 use super::{Grant, Lapse, LeaseId, Metadata, Record};
 use crate::{CandidateId, Instant};
@@ -24,7 +26,7 @@ pub struct Stored {
 }
 
 /// The state of a lease on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StoredState {
     /// The lease is free.
     Available,

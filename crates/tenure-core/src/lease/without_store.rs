@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::UnixMillis;
 use crate::time::millis;
 
@@ -10,7 +12,7 @@ use crate::time::millis;
 /// A leader reports a period when it takes its lease again. A term may have any number of periods,
 /// so the store keeps this summary of them: the first beginning, the last end, and the sum. For one
 /// period the summary is exact. The times are for display.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WithoutStore {
     /// The number of periods, at least one.
     pub periods: u32,

@@ -3,15 +3,17 @@
 use core::fmt;
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// One start of a server. Two starts of the same server have different ids, so that the bytes of
 /// two tails are never equal by chance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OwnerId(pub u128);
 
 /// The identity of the service that keeps the log, with the place of the log in it. It changes if the
 /// service may have lost commits, after a restore from a snapshot or after a promotion, and if the log
 /// was copied to another place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HomeId(pub u128);
 
 impl fmt::Display for HomeId {
@@ -21,7 +23,7 @@ impl fmt::Display for HomeId {
 }
 
 /// The tail of a shared log: its newest entry. Each append replaces exactly one tail by the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Tail {
     /// The identity of the service in which the tail was written.
     pub home: HomeId,
@@ -40,7 +42,7 @@ pub struct Tail {
 }
 
 /// The state of a shared log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TailState {
     /// The owner accepts requests, or is about to.
     Owned,

@@ -2,18 +2,20 @@
 
 use core::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ownership::{Refusal, Tail};
 
 /// The checksum over all bytes of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Checksum(pub u128);
 
 /// The random part of the name of a file. No two files have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileId(pub u128);
 
 /// The header of an entry, as far as it decides anything. Its changes are opaque.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Entry {
     /// The position of the entry, and its owner.
     pub header: Tail,
@@ -34,7 +36,7 @@ impl Entry {
 ///
 /// A value of this type means that its files are complete and durable, and that they have nothing
 /// that is not durable in the log. The newest file begins with the list of the other ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Base {
     /// The newest file.
     pub newest: FileId,

@@ -26,7 +26,7 @@ pub enum Kind {
     /// A store in memory.
     Memory,
     /// A store on disk.
-    Embedded,
+    Folder,
 }
 
 /// A server that serves until this is dropped.

@@ -13,8 +13,8 @@ use tenure_core::Epoch;
 use tenure_core::lease::{LeaseDuration, Stored, StoredState};
 
 use super::entry::EntryKind;
-use super::file_log::{FileLog, Folder, Reading, write_snapshot};
-use super::snapshot::{Position, SnapshotHeader, SnapshotWriter, decoded};
+use super::file_log::{FileLog, Folder, Reading};
+use super::replica::{Replica, decoded};
 use super::{AppendError, Loaded, OpenError, RecoverError};
 use crate::clock;
 use crate::model::HistoryLimits;
@@ -124,7 +124,7 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
     loop {
         // If no store is running, this lock prevents one from starting meanwhile.
         let lock = folder.keep_out()?;
-        let copied = read(&folder).and_then(|reading| file.copy(reading, false));
+        let copied = read(&folder).and_then(|mut replica| file.write(&mut replica, false));
         match copied {
             // A running store deletes files that its next snapshot has, and its last entry may be
             // there in part.
@@ -158,15 +158,13 @@ pub fn final_backup(
         folder => folder?,
     };
     let file = BackupFile::create(file, existing, Some(folder.path()))?;
-    let reading = read(&folder)?;
-    let (last, revision) = (reading.last, reading.content.revision);
-    let store = reading.content.store_id.clone().unwrap_or_default();
-    let was_moved = reading.moved.is_some();
-    let contents = file.copy(reading, true)?;
+    let mut replica = read(&folder)?;
+    let was_moved = replica.moved.is_some();
+    let contents = file.write(&mut replica, true)?;
     // The directory is closed before the file can be found. A crash in between leaves a closed
     // directory, of which this call makes a backup when it is repeated.
     let path = folder.path().to_owned();
-    let mut log = FileLog::begin(folder, store, last, revision, HistoryLimits::NONE)?;
+    let mut log = FileLog::begin(folder, &replica, HistoryLimits::NONE)?;
     let not_closed = |error: AppendError| OpenError::NotWritten {
         path: path.clone(),
         detail: error.to_string(),
@@ -182,7 +180,7 @@ pub fn final_backup(
         log.write_empty(EntryKind::Vacant, None)
             .map_err(not_closed)?;
     }
-    named?.sync()?;
+    named?()?;
     Ok(contents)
 }
 
@@ -194,8 +192,9 @@ fn check_store(folder: &Folder) -> Result<(), BackupError> {
     }
 }
 
-fn read(folder: &Folder) -> Result<Reading, BackupError> {
-    Reading::of(folder, HistoryLimits::NONE)?.ok_or_else(|| no_store(folder))
+fn read(folder: &Folder) -> Result<Replica, BackupError> {
+    let reading = Reading::of(folder, HistoryLimits::NONE)?;
+    reading.map(|it| it.replica).ok_or_else(|| no_store(folder))
 }
 
 fn no_store(folder: &Folder) -> BackupError {
@@ -239,99 +238,57 @@ impl BackupFile {
         })
     }
 
-    /// Writes what was read. Then it is durable.
-    fn copy(&self, reading: Reading, is_final: bool) -> Result<Contents, BackupError> {
-        let damaged = reading.damaged();
-        let mut contents = Contents::of(&reading.content);
-        let header = reading.header(is_final);
-        let file = self.begin()?;
-        let written = write_snapshot(file, &self.name, &header, reading, |lease| {
-            contents.add(&decoded(lease, &damaged)?.1);
-            Ok::<_, OpenError>(())
-        });
-        contents.bytes = written.map_err(|error| self.failed(error))?;
-        Ok(contents)
-    }
-
-    /// Writes this content. Then it is durable.
-    pub(super) fn write(&self, content: Loaded, is_final: bool) -> Result<Contents, BackupError> {
-        let header = SnapshotHeader {
-            store: content.store_id.clone().unwrap_or_default(),
-            covers: Position::default(),
-            is_final,
-        };
-        let mut leases = Vec::new();
-        let content = content.map(|them| leases.extend(them));
-        leases.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        let mut contents = Contents::of(&content);
-        let file = self.begin()?;
-        let write = || {
-            let mut writer = SnapshotWriter::begin(file, &header, &content)?;
-            for (key, stored, revision) in &leases {
-                contents.add(stored);
-                writer.lease(key, stored, *revision)?;
-            }
-            writer.finish()
-        };
-        contents.bytes = write().map_err(|error| not_written(&self.name, error))?;
-        Ok(contents)
-    }
-
-    /// Empties the file. An earlier attempt may have left something.
-    fn begin(&self) -> Result<File, BackupError> {
+    /// Writes this state. Then it is durable.
+    pub(super) fn write(
+        &self,
+        replica: &mut Replica,
+        is_final: bool,
+    ) -> Result<Contents, BackupError> {
+        let not_written = |error| not_written(&self.name, error);
+        // An earlier attempt may have left something.
         let emptied = File::options()
             .write(true)
             .truncate(true)
             .open(self.copy.path());
-        emptied.map_err(|error| not_written(&self.name, error))
-    }
-
-    /// Returns the error of a copy that failed.
-    fn failed(&self, error: OpenError) -> BackupError {
-        match error {
-            OpenError::Io { path, error } if path == self.name => not_written(&path, error),
-            error => error.into(),
-        }
+        let file = emptied.map_err(not_written)?;
+        let mut contents = Contents::of(&replica.content);
+        let path = replica.path.clone();
+        contents.bytes = replica.write_file(is_final, &file, not_written, |lease| {
+            contents.add(&decoded(lease, &path)?.1);
+            Ok(())
+        })?;
+        Ok(contents)
     }
 
     /// Gives the file its name, and makes the name durable.
     pub(super) fn publish(self, contents: Contents) -> Result<Contents, BackupError> {
-        self.give_name()?.sync()?;
+        let sync = self.give_name()?;
+        sync()?;
         Ok(contents)
     }
 
-    /// Gives the file its name. If this fails, the file has no name.
-    fn give_name(self) -> Result<NamedBackup, BackupError> {
-        let failed = |error| not_written(&self.name, error);
-        let named = match self.existing {
-            Existing::Keep => self.copy.persist_noclobber(&self.name),
-            Existing::Replace => self.copy.persist(&self.name),
+    /// Gives the file its name. If this fails, the file has no name. Returns what makes the name durable.
+    fn give_name(self) -> Result<impl FnOnce() -> Result<(), BackupError>, BackupError> {
+        let Self {
+            name,
+            folder,
+            existing,
+            copy,
+        } = self;
+        let named = match existing {
+            Existing::Keep => copy.persist_noclobber(&name),
+            Existing::Replace => copy.persist(&name),
         };
-        named.map_err(|failure| match failure.error.kind() {
-            io::ErrorKind::AlreadyExists => BackupError::Exists {
-                path: self.name.clone(),
-            },
-            _ => failed(failure.error),
-        })?;
-        Ok(NamedBackup {
-            name: self.name,
-            folder: self.folder,
-        })
-    }
-}
-
-/// A backup that has its name.
-#[derive(Debug)]
-struct NamedBackup {
-    name: PathBuf,
-    folder: PathBuf,
-}
-
-impl NamedBackup {
-    /// Makes the name durable.
-    fn sync(self) -> Result<(), BackupError> {
-        let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| not_written(&self.name, error))
+        match named {
+            Ok(_) => Ok(move || {
+                let synced = File::open(folder).and_then(|folder| folder.sync_all());
+                synced.map_err(|error| not_written(&name, error))
+            }),
+            Err(failure) if failure.error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(BackupError::Exists { path: name })
+            }
+            Err(failure) => Err(not_written(&name, failure.error)),
+        }
     }
 }
 

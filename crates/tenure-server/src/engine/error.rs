@@ -1,7 +1,7 @@
 //! The reasons why a store was not opened.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::clock::WrongClock;
 use crate::config::LimitError;
@@ -106,6 +106,13 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    pub(super) fn damaged(path: &Path, detail: impl Into<String>) -> Self {
+        Self::Damaged {
+            path: path.to_owned(),
+            detail: detail.into(),
+        }
+    }
+
     /// Returns a function that wraps an error of the operating system on `path` as
     /// [`OpenError::Io`].
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {

@@ -1,15 +1,16 @@
 //! The content of a log in memory.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, LinkedList};
 
 use axum::body::Bytes;
 use tenure_core::Epoch;
 use tenure_core::lease::{LeaseId, Stored};
 
-use super::entry::{Batch, ChangedLease, ChangedLeases};
+use super::entry::{
+    Batch, ChangedLease, ChangedLeases, DecodeError, EncodedLease, Item, lease_key,
+};
 use crate::clock;
-use crate::model::{DELETED_LIMIT, Floors, History, LeaseKey, StoreId};
+use crate::model::{DELETED_LIMIT, DocumentChange, Floors, History, LeaseKey, StoreId};
 
 /// A lease in a log, with the revision of its last change.
 pub(crate) type LoadedLease = (LeaseKey, Stored, u64);
@@ -80,52 +81,77 @@ impl Loaded<()> {
         batch: &Batch,
         leases: &mut ChangedLeases,
     ) -> Result<(), String> {
-        if batch.previous != self.revision {
+        let Batch {
+            previous, revision, ..
+        } = *batch;
+        if previous != self.revision {
             return Err(format!(
-                "the changes after revision {} are missing: the next ones follow revision {}",
-                self.revision, batch.previous
+                "the changes after revision {} are missing: the next ones follow revision {previous}",
+                self.revision
             ));
         }
-        let changes = batch.encoded_changes()?;
-        if let Some(floors) = changes.floors {
-            self.floors = floors;
-        }
-        for change in changes.leases {
-            let key = change.key.clone();
-            if let Some(deleted) = &change.deleted {
-                self.floors.raise(key.namespace(), deleted.last);
-                self.history.forget(&key);
-                if !deleted.retired.is_empty() {
-                    self.deleted.push((key.clone(), deleted.retired.clone()));
+        let not_valid = |_| format!("the batch up to revision {revision} is not valid");
+        for item in Item::all(&batch.changes) {
+            let changed = item.and_then(|item| self.add(item)).map_err(not_valid)?;
+            let Some((key, lease)) = changed else {
+                continue;
+            };
+            let lease = match (lease, leases.get(&key)) {
+                (Some(lease), Some(before)) => {
+                    let after = lease.after(before.as_ref());
+                    let after = after.map_err(|detail| format!("{}: {detail}", key.as_str()))?;
+                    Some(after.into_owned())
                 }
-            }
-            if let Some(term) = &change.term {
-                self.history.record(&key, term.clone());
-            }
-            match leases.entry(key) {
-                Entry::Vacant(entry) => drop(entry.insert(ChangedLease::new(change))),
-                Entry::Occupied(mut entry) => entry.get_mut().add(change)?,
-            }
+                (lease, _) => lease.map(EncodedLease::into_owned),
+            };
+            leases.insert(key, lease);
         }
         // The oldest are forgotten now and then, and not one by one.
         if self.deleted.len() > 2 * DELETED_LIMIT {
             self.forget_deleted();
         }
-        for change in changes.documents {
-            match change.content {
-                Some(content) => {
+        self.revision = revision;
+        Ok(())
+    }
+
+    /// Adds an item of a batch or of a snapshot. Returns the change of a lease, if it is one.
+    pub(super) fn add<'a>(
+        &mut self,
+        item: Item<'a>,
+    ) -> Result<Option<ChangedLease<'a>>, DecodeError> {
+        match item {
+            Item::Lease(key, lease) => {
+                return Ok(Some((lease_key(key)?, Some(lease.into_owned()))));
+            }
+            Item::Deleted(key, deleted) => {
+                let (key, deleted) = (lease_key(key)?, deleted.into_owned());
+                self.floors.raise(key.namespace(), deleted.last);
+                self.history.forget(&key);
+                if !deleted.retired.is_empty() {
+                    self.deleted.push((key.clone(), deleted.retired));
+                }
+                return Ok(Some((key, None)));
+            }
+            Item::Term(key, term) => self.history.record(&lease_key(key)?, term.into_owned()),
+            Item::Floors(floors) => self.floors = floors.into_owned(),
+            Item::Document(change) => match change.into_owned() {
+                DocumentChange {
+                    name,
+                    revision,
+                    content: Some(content),
+                } => {
                     let document = Document {
-                        name: change.name.clone(),
-                        revision: change.revision,
+                        name: name.clone(),
+                        revision,
                         content,
                     };
-                    self.documents.insert(change.name, document);
+                    self.documents.insert(name, document);
                 }
-                None => drop(self.documents.remove(&change.name)),
-            }
+                DocumentChange { name, .. } => drop(self.documents.remove(&name)),
+            },
+            Item::Snapshot(_) | Item::End => return Err(DecodeError::DeserializeBadEncoding),
         }
-        self.revision = batch.revision;
-        Ok(())
+        Ok(None)
     }
 
     /// Forgets what a store no longer needs once all batches are applied.
@@ -141,20 +167,11 @@ impl Loaded<()> {
 }
 
 impl Loaded {
-    /// Returns the greatest epoch that was ever granted.
-    pub(crate) fn last_epoch(&self) -> Option<Epoch> {
-        let granted = self.last_epochs().map(|(_, epoch)| epoch).max();
-        granted.max(self.floors.greatest())
-    }
-
     /// Returns the floors of a store that is restored from this content: see [`Floors::restored`].
     pub(crate) fn restored_floors(&self) -> Result<Floors, Epoch> {
-        self.floors.restored(self.last_epochs(), clock::wall())
-    }
-
-    /// Returns the last epoch of each lease, with its namespace.
-    fn last_epochs(&self) -> impl Iterator<Item = (&str, Epoch)> {
         let leases = self.leases.iter();
-        leases.filter_map(|(key, stored, _)| Some((key.namespace(), stored.grant.as_ref()?.epoch)))
+        let last = leases
+            .filter_map(|(key, stored, _)| Some((key.namespace(), stored.grant.as_ref()?.epoch)));
+        self.floors.restored(last, clock::wall())
     }
 }

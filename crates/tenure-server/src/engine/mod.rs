@@ -20,13 +20,12 @@ mod error;
 mod file_log;
 mod loaded;
 mod log;
-#[cfg(test)]
-mod log_lines;
+mod replica;
 mod restore;
 mod ring;
 mod snapshot;
 #[cfg(test)]
-mod testing;
+mod tests;
 
 use std::path::Path;
 use std::time::Duration;
@@ -210,18 +209,4 @@ fn first_revision(wall: UnixMillis) -> u64 {
     // A clock past the year 2112 must not use up the revisions: many JSON readers represent only
     // integers below 2^53 exactly.
     if micros < 1 << 52 { micros } else { 0 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_revision_is_the_time_and_leaves_room_for_later_ones() {
-        let first = |wall| first_revision(UnixMillis::new(wall));
-        assert_eq!(first(1_795_230_310_385), 1_795_230_310_385_000);
-        assert_eq!((first(0), first(u64::MAX)), (0, 0));
-        let last = (1 << 52) / 1_000;
-        assert_eq!((first(last), first(last + 1)), (last * 1_000, 0));
-    }
 }

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use tenure_core::Epoch;
 
 use super::backup::Contents;
+use super::entry::Position;
 use super::file_log::{Folder, mark_guarded, place, restore_note as note_of};
-use super::snapshot::{Position, SnapshotReader, decoded, merge};
-use super::{LeaseList, Loaded, OpenError, RecoverError};
+use super::replica::Replica;
+use super::{OpenError, RecoverError};
 use crate::clock;
-use crate::model::Floors;
+use crate::model::HistoryLimits;
 
 /// The distance by which revisions continue above those of the backup: more changes than a store
 /// makes in years.
@@ -110,35 +111,28 @@ pub enum RestoreError {
 ///
 /// [`RestoreError`].
 pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
-    let backup = Backup::open(file)?;
+    let (mut replica, restored) = open_backup(file)?;
     let folder = Folder::open(data_dir)?;
     if let Some(path) = folder.trace_of_a_store()? {
         return Err(RestoreError::StoreThere { path });
     }
-    let next = backup.next(file)?;
     folder.delete_before(0, u64::MAX);
     let at = clock::rfc3339(clock::wall()).unwrap_or_default();
-    if backup.loaded.is_guarded {
+    if replica.content.is_guarded {
         mark_guarded(data_dir).map_err(OpenError::io(data_dir))?;
     }
     folder.note_restore(&format!("restored at {at} from {}", file.display()))?;
-    let mut leases = LeaseList::new();
-    let mut content = backup.loaded.map(|them| leases = them);
-    (content.revision, content.floors) = (next.revision, next.floors);
     // An entry of the old log never continues this one.
-    let covers = Position {
-        sequence: backup.covers.sequence + 1,
+    replica.at = Position {
+        sequence: replica.at.sequence + 1,
         checksum: 0,
     };
-    let placed = place(&folder, &folder.restoring(), covers, &content, |writer| {
-        let mut leases = leases.iter();
-        leases.try_for_each(|(key, stored, revision)| writer.lease(key, stored, *revision))
-    });
+    let placed = place(&folder, &folder.restoring(), &mut replica);
     if placed.is_err() {
         let _ = forget_restore(data_dir);
     }
     placed?;
-    Ok(next.restored)
+    Ok(restored)
 }
 
 /// Returns the time and the backup of the restore that created the store in `data_dir`, until
@@ -158,84 +152,42 @@ pub fn forget_restore(data_dir: &Path) -> io::Result<()> {
     fs::remove_file(note_of(data_dir))
 }
 
-/// A backup that was read and checked.
-#[derive(Debug)]
-pub(super) struct Backup {
-    pub(super) loaded: Loaded,
-    contents: Contents,
-    covers: Position,
-    is_final: bool,
-}
-
-/// The position at which a restored store goes on.
-#[derive(Debug)]
-pub(super) struct Next {
-    /// All changes have a greater revision.
-    pub(super) revision: u64,
-    /// No epoch up to its floor is granted.
-    pub(super) floors: Floors,
-    /// The same for people.
-    pub(super) restored: Restored,
-}
-
-impl Backup {
-    /// Reads and checks a backup.
-    pub(super) fn open(file: &Path) -> Result<Self, RestoreError> {
-        let metadata = fs::metadata(file)
-            .map_err(OpenError::io(file))
-            .map_err(refused)?;
+/// Reads and checks a backup. Returns the state with which a store that is restored from it goes on: all
+/// changes have a greater revision, and no epoch up to a floor is granted.
+pub(super) fn open_backup(file: &Path) -> Result<(Replica, Restored), RestoreError> {
+    let read = || {
+        let metadata = fs::metadata(file).map_err(OpenError::io(file))?;
         if !metadata.is_file() {
-            let error = OpenError::io(file)(io::Error::other("it is not a file"));
-            return Err(refused(error));
+            return Err(OpenError::io(file)(io::Error::other("it is not a file")));
         }
-        let (mut snapshot, content) = SnapshotReader::open(file).map_err(refused)?;
-        let (damaged, header) = (snapshot.damaged(), snapshot.header.clone());
-        let mut contents = Contents::of(&content);
-        contents.bytes = snapshot.bytes();
-        let mut leases = LeaseList::new();
-        let merged = merge(&mut snapshot, Default::default(), |lease| {
-            let lease = decoded(lease, &damaged)?;
-            contents.add(&lease.1);
-            leases.push_back(lease);
-            Ok(())
-        });
-        merged.map_err(refused)?;
-        Ok(Self {
-            loaded: content.map(|()| leases),
-            contents,
-            covers: header.covers,
-            is_final: header.is_final,
-        })
-    }
-
-    /// Returns the position at which a store that is restored from this backup goes on.
-    pub(super) fn next(&self, backup: &Path) -> Result<Next, RestoreError> {
-        let loaded = &self.loaded;
-        let (revision, floors, above) = match self.is_final {
-            true => (loaded.revision, loaded.floors.clone(), loaded.last_epoch()),
-            false => {
-                let floors = loaded.restored_floors();
-                let floors = floors.map_err(|last| RestoreError::EpochsUsedUp {
-                    path: backup.to_owned(),
-                    last: last.get(),
-                })?;
-                let revision = loaded.revision.saturating_add(REVISIONS_AHEAD);
-                let above = floors.of_all();
-                (revision, floors, above)
-            }
-        };
-        let restored = Restored {
-            contents: self.contents.clone(),
-            is_final: self.is_final,
-            epochs_above: above.map_or(0, Epoch::get),
-            revisions_above: revision,
-        };
-        Ok(Next {
-            revision,
-            floors,
-            restored,
-        })
-    }
+        let mut replica = Replica::open(file, HistoryLimits::NONE)?.load()?;
+        let loaded = replica.loaded()?;
+        let mut contents = Contents::of_all(&loaded);
+        contents.bytes = metadata.len();
+        Ok((replica, loaded, contents))
+    };
+    let (mut replica, loaded, contents) = read().map_err(refused)?;
+    let is_final = replica.is_final;
+    let content = &mut replica.content;
+    let above = match is_final {
+        true => contents.last_epoch,
+        false => {
+            let floors = loaded.restored_floors();
+            content.floors = floors.map_err(|last| RestoreError::EpochsUsedUp {
+                path: file.to_owned(),
+                last: last.get(),
+            })?;
+            content.revision = content.revision.saturating_add(REVISIONS_AHEAD);
+            content.floors.of_all().map(Epoch::get)
+        }
+    };
+    let restored = Restored {
+        contents,
+        is_final,
+        epochs_above: above.unwrap_or(0),
+        revisions_above: content.revision,
+    };
+    Ok((replica, restored))
 }
 
 /// Converts an error of the check into the reason why the file is refused as a backup.

@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use axum::body::Bytes;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use tenure_core::Epoch;
 use tenure_core::lease::{Grant, LeaseId, Owner, Record, Stored};
 use tenure_core::wire::EventKind;
@@ -75,7 +76,7 @@ pub(crate) enum Content {
 }
 
 /// The remains of a deleted lease.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Deleted {
     /// The greatest epoch of the lease. No later lease may be granted an epoch up to this one.
     pub(crate) last: Option<Epoch>,
@@ -84,7 +85,7 @@ pub(crate) struct Deleted {
 }
 
 /// A write or a deletion of a document.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DocumentChange {
     pub(crate) name: String,
     pub(crate) revision: u64,

@@ -1,10 +1,11 @@
 //! The terms of leases.
 
+use serde::{Deserialize, Serialize};
 use tenure_core::lease::{Owner, TermEnd, WithoutStore};
 use tenure_core::{CandidateId, Epoch, UnixMillis};
 
 /// One term of a lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TermRecord {
     pub(crate) epoch: Epoch,
     pub(crate) holder: CandidateId,

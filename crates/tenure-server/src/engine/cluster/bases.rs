@@ -17,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::serving::OwnershipClock;
-use crate::engine::ring::{BaseError, BaseFiles, LogFiles, Replica, SlotValue};
-use crate::engine::snapshot::Position;
+use crate::engine::entry::Position;
+use crate::engine::replica::Replica;
+use crate::engine::ring::{BaseError, BaseFiles, LogFiles, SlotValue};
 
 /// The size of the segments from which a snapshot is written instead, in bytes, unless half of the
 /// last snapshot is larger. So a byte is written at most four times.

@@ -193,11 +193,7 @@ impl ClusterLog {
             is_guarded: self.access == ClusterAccess::Guarded
                 || tail.is_some_and(|it| it.about.is_guarded),
         };
-        let empty = || Batch {
-            previous: revision,
-            revision,
-            changes: Vec::new(),
-        };
+        let empty = || Batch::empty(revision, revision);
         Draft {
             about,
             note: None,

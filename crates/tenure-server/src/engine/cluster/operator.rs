@@ -16,8 +16,9 @@ use super::report::other_home;
 use super::standby::leftover;
 use crate::clock;
 use crate::engine::backup::BackupFile;
-use crate::engine::restore::{Backup, REVISIONS_AHEAD};
-use crate::engine::ring::{About, BaseError, Draft, Replica, RingLog, SlotValue};
+use crate::engine::replica::Replica;
+use crate::engine::restore::{REVISIONS_AHEAD, open_backup};
+use crate::engine::ring::{About, BaseError, Draft, RingLog, SlotValue};
 use crate::engine::{BackupError, Batch, Contents, RestoreError, Restored, first_revision};
 use crate::model::{HistoryLimits, StoreId};
 use crate::random::OsRandom;
@@ -282,11 +283,7 @@ impl<'a> OperatorLog<'a> {
                 is_guarded,
             },
             note,
-            batch: Cow::Owned(Batch {
-                previous: revision,
-                revision,
-                changes: Vec::new(),
-            }),
+            batch: Cow::Owned(Batch::empty(revision, revision)),
         }
     }
 }
@@ -373,7 +370,8 @@ pub(in crate::engine) fn recover(
         let server = tail.about.server;
         return Err(RecoverError::InUse { server });
     }
-    let loaded = replica.loaded().map_err(RecoverError::Damaged)?;
+    let loaded = replica.loaded();
+    let loaded = loaded.map_err(|error| RecoverError::Damaged(error.to_string()))?;
     let floors = loaded.restored_floors();
     let floors = floors.map_err(|last| RecoverError::EpochsUsedUp { last: last.get() })?;
     let above = floors.of_all().map_or(0, Epoch::get);
@@ -460,9 +458,7 @@ pub(in crate::engine) fn backup(
     if tail.tail.state == TailState::Restoring {
         return Err(of_log(Closed::Restoring.into()));
     }
-    let loaded = replica.loaded();
-    let loaded = loaded.map_err(|detail| of_log(RecoverError::Damaged(detail)))?;
-    let contents = file.write(loaded, is_final)?;
+    let contents = file.write(&mut replica, is_final)?;
     if let Some(silent_at) = silent_at {
         wait(silent_at.saturating_duration_since(Instant::now()));
     }
@@ -479,14 +475,8 @@ pub(in crate::engine) fn restore(
     file: &Path,
     wait: &dyn Fn(Duration),
 ) -> Result<Restored, RestoreError> {
-    let backup = Backup::open(file)?;
-    let next_of = backup.next(file)?;
-    let Some(store) = backup.loaded.store_id.clone() else {
-        return Err(RestoreError::Damaged {
-            path: file.into(),
-            detail: "it has no id of the store".into(),
-        });
-    };
+    let (mut replica, restored) = open_backup(file)?;
+    let store = replica.content.store_id.clone().unwrap_or_default();
     let note = note_of("restored from", &file.display().to_string());
     let mut log = OperatorLog::new(home, wait);
     let write = || {
@@ -497,8 +487,7 @@ pub(in crate::engine) fn restore(
         {
             return Err(RecoverError::NotEmpty(exists(tail).to_string()));
         }
-        let is_guarded = backup.loaded.is_guarded;
-        let (revision, floors) = (next_of.revision, next_of.floors);
+        let (is_guarded, revision) = (replica.content.is_guarded, replica.revision());
         let draft = log.draft(store.clone(), is_guarded, revision, None);
         let restoring = next(observation, before.as_ref(), TailState::Restoring);
         if let Written::Refused = log.append(restoring, draft, None)? {
@@ -510,8 +499,7 @@ pub(in crate::engine) fn restore(
         if begun.tail != restoring {
             return Err(in_use(&mut log));
         }
-        let mut replica = Replica::of(backup.loaded, revision, floors, begun.position)
-            .map_err(RecoverError::Damaged)?;
+        replica.at = begun.position;
         let base = log.write(&mut replica)?;
         let draft = log.draft(store, is_guarded, revision, Some(note));
         let ready = next(observation, Some(&begun), TailState::Vacant);
@@ -525,5 +513,5 @@ pub(in crate::engine) fn restore(
         log: home.place.clone(),
         error,
     })?;
-    Ok(next_of.restored)
+    Ok(restored)
 }

@@ -13,7 +13,7 @@ use tracing::warn;
 use super::bases::{BaseWriter, WriterTask};
 use super::home::LogHome;
 use super::log::ClusterLog;
-use crate::engine::ring::Replica;
+use crate::engine::replica::Replica;
 use crate::engine::{AppendError, Batch, Log};
 use crate::model::ChangeSet;
 

@@ -24,7 +24,8 @@ use super::status::ClusterStatus;
 use crate::config::{ClusterAccess, ClusterConfig};
 use crate::engine::Loaded;
 use crate::engine::entry::Entry;
-use crate::engine::ring::{BaseError, Replica, RingLog};
+use crate::engine::replica::Replica;
+use crate::engine::ring::{BaseError, RingLog};
 use crate::model::HistoryLimits;
 
 /// How long a server that starts waits for the first answer of the home. Without one it starts.
@@ -414,7 +415,7 @@ impl Standby {
         };
         let began = log.now();
         let loaded = match log.ring.bring(&mut replica, self.history).await {
-            Ok(()) => replica.loaded(),
+            Ok(()) => replica.loaded().map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         let loaded = match loaded {

@@ -3,28 +3,28 @@
 //! An [`Entry`] has a batch: one or more changes of leases and documents. Each entry has the checksum
 //! of the entry before, and each batch the revision that it follows. So the entries form a chain, and
 //! a missing one is detected.
+//!
+//! All values on disk have the form of [postcard](https://postcard.jamesmunns.com/wire-format): the
+//! fields of a type in their order and without names, numbers with seven bits in each byte, and the
+//! number of a variant before its fields. So **another field in one of these types is another format**.
 
-mod changed;
 mod codec;
-mod commit;
-mod lease;
-mod retired;
-mod term;
+mod item;
 
-use axum::body::Bytes;
-use tenure_core::Epoch;
+use std::borrow::Cow;
 
-use crate::model::{
-    ChangeSet, Content, Deleted, DocumentChange, Floors, LeaseChange, LeaseKey, TermRecord,
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{ChangeSet, Content, Floors};
+
+pub(super) use codec::{
+    DecodeError, FRAME, check_format, decompressed, format_line, frame, frame_length, only_frame,
+    put, put_frame, read, take,
 };
-
-pub(super) use changed::{ChangedLease, ChangedLeases};
-pub(super) use codec::{Column, Columns, DecodeError, put, put_nested};
-pub(super) use commit::{Entry, EntryKind};
-pub(super) use lease::{Outline, columns, decode, with_retired};
-pub(super) use term::{columns as term_columns, decode as decode_term};
-
-pub(super) use retired::RetiredDelta;
+pub(super) use item::{
+    ChangedLease, ChangedLeases, EncodedLease, Item, Position, SnapshotHeader, lease_key,
+};
 
 /// Changes in encoded form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,237 +33,135 @@ pub(crate) struct Batch {
     pub(crate) previous: u64,
     /// The revision of the last change in the batch.
     pub(crate) revision: u64,
-    /// The changes, as [`Batch::changes`] reads them.
+    /// The changes: items, one after the other.
     pub(crate) changes: Vec<u8>,
 }
 
-/// A change of a lease, as a batch contains it.
-#[derive(Debug)]
-pub(super) struct EncodedChange<'a> {
-    pub(super) key: LeaseKey,
-    pub(super) revision: u64,
-    /// The lease in the form that [`decode`] reads; `None` if it was deleted. With a delta, its retired
-    /// ids are only those that were added.
-    pub(super) lease: Option<&'a [u8]>,
-    pub(super) deleted: Option<Deleted>,
-    pub(super) delta: Option<RetiredDelta>,
-    /// A term of the lease that ended, or that is to end for a reason.
-    pub(super) term: Option<TermRecord>,
-}
-
-/// The changes of a batch, each in order.
-#[derive(Debug, Default)]
-pub(super) struct EncodedChanges<'a> {
-    pub(super) leases: Vec<EncodedChange<'a>>,
-    pub(super) documents: Vec<DocumentChange>,
-    /// The floors, if an operator has raised them.
-    pub(super) floors: Option<Floors>,
-}
-
 impl Batch {
+    /// Creates a batch without changes.
+    pub(super) const fn empty(previous: u64, revision: u64) -> Self {
+        Self {
+            previous,
+            revision,
+            changes: Vec::new(),
+        }
+    }
+
     /// Replaces the content by these changes, which follow the revision `previous`.
     pub(super) fn encode(&mut self, previous: u64, sets: &[ChangeSet]) {
         self.changes.clear();
         self.previous = previous;
         self.revision = sets.last().map_or(previous, ChangeSet::last_revision);
         for set in sets {
-            for (index, change) in set.changes.iter().enumerate() {
-                encode_change(change, delta(set, index), &mut self.changes);
+            let record = &set.before.record;
+            // A new lease has no list yet, even if an earlier lease of its name left one.
+            let mut retired = match record.last_grant() {
+                Some(_) => record.retired().collect(),
+                None => Vec::new(),
+            };
+            for change in &set.changes {
+                let key = change.key.as_str();
+                match &change.content {
+                    Content::Lease(stored) => {
+                        let lease = EncodedLease::new(stored, &retired, change.revision);
+                        self.add(&Item::Lease(key, Cow::Owned(lease)));
+                        retired.clone_from(&stored.retired);
+                    }
+                    Content::Deleted(deleted) => {
+                        self.add(&Item::Deleted(key, Cow::Borrowed(deleted)));
+                        retired.clear();
+                    }
+                }
+                if let Some(term) = &change.term {
+                    self.add(&Item::Term(key, Cow::Borrowed(term)));
+                }
             }
             for document in &set.documents {
-                put_item(&mut self.changes, DOCUMENT, |to| {
-                    let content = document.content.as_deref().map(Column::Bytes);
-                    let content = content.unwrap_or(Column::Null);
-                    put(
-                        to,
-                        &[
-                            document.name.as_str().into(),
-                            document.revision.into(),
-                            content,
-                        ],
-                    );
-                });
+                self.add(&Item::Document(Cow::Borrowed(document)));
             }
         }
     }
 
     /// Creates a batch that raises the floors and the revision.
     pub(super) fn of_floors(previous: u64, revision: u64, floors: &Floors) -> Self {
-        let mut changes = Vec::new();
-        // Names and numbers always have a form in JSON.
-        let floors = serde_json::to_string(floors).unwrap_or_default();
-        put_item(&mut changes, FLOORS, |to| {
-            put(to, &[floors.as_str().into()])
-        });
-        Self {
+        let mut batch = Self::empty(previous, revision);
+        batch.add(&Item::Floors(Cow::Borrowed(floors)));
+        batch
+    }
+
+    fn add(&mut self, item: &Item<'_>) {
+        put(&mut self.changes, item);
+    }
+}
+
+/// One commit of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry<'a> {
+    /// Its number, one more than that of the entry before.
+    pub(super) sequence: u64,
+    /// The checksum of the entry before.
+    pub(super) follows: u32,
+    pub(super) kind: EntryKind,
+    /// What an operator did to the log.
+    pub(super) note: Option<String>,
+    /// The changes.
+    pub(super) batch: Cow<'a, Batch>,
+}
+
+/// The kind of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum EntryKind {
+    /// It has changes.
+    Changes,
+    /// A store began to append.
+    Begun,
+    /// The store ended. Nothing was appended after it.
+    Vacant,
+    /// The content was moved away for good.
+    Retired,
+}
+
+impl Entry<'_> {
+    /// Appends the bytes of the entry.
+    ///
+    /// The changes are compressed because each of their bytes is written, copied and kept several
+    /// times. The changes of different leases have the same form, so half of their bytes remain.
+    pub(super) fn encode(&self, to: &mut Vec<u8>) {
+        let Batch {
             previous,
             revision,
             changes,
-        }
+        } = self.batch.as_ref();
+        let changes = match changes.is_empty() {
+            true => Bytes::new(),
+            false => lz4_flex::compress_prepend_size(changes).into(),
+        };
+        let (sequence, follows, kind, note) = (self.sequence, self.follows, self.kind, &self.note);
+        let entry = (sequence, follows, kind, note, previous, revision, changes);
+        put(to, &entry);
     }
 
-    /// Decodes the batch. The checksum matched, so an invalid change was written by another program.
-    pub(super) fn encoded_changes(&self) -> Result<EncodedChanges<'_>, String> {
-        let mut columns = Columns(&self.changes);
-        let mut changes = EncodedChanges::default();
-        while !columns.is_empty() {
-            let item = decode_item(&mut columns, &mut changes);
-            item.map_err(|_| self.not_valid())?;
-        }
-        Ok(changes)
-    }
-
-    fn not_valid(&self) -> String {
-        format!("the batch up to revision {} is not valid", self.revision)
-    }
-}
-
-/// The greatest ratio of the lengths before and after a compression with LZ4.
-const GREATEST_RATIO: usize = 255;
-
-/// Returns the content of a block of LZ4 that follows the length of its content; `None` if it is
-/// damaged.
-pub(super) fn decompressed(bytes: &[u8]) -> Option<Vec<u8>> {
-    let (len, block) = lz4_flex::block::uncompressed_size(bytes).ok()?;
-    // A damaged length must not use up the memory.
-    if len > GREATEST_RATIO * block.len() {
-        return None;
-    }
-    let content = lz4_flex::decompress(block, len).ok()?;
-    (content.len() == len).then_some(content)
-}
-
-const LEASE: &str = "L";
-const LEASE_WITH_DELTA: &str = "C";
-const DELETED: &str = "D";
-const TERM: &str = "T";
-const DOCUMENT: &str = "B";
-const FLOORS: &str = "F";
-
-/// Returns the difference that this change of the set made to the retired ids of the lease. Returns
-/// `None` if the difference is not known, or if it is not shorter than the whole list.
-fn delta(set: &ChangeSet, index: usize) -> Option<RetiredDelta> {
-    let Content::Lease(stored) = &set.changes[index].content else {
-        return None;
-    };
-    let after = &stored.retired;
-    match index.checked_sub(1).map(|index| &set.changes[index]) {
-        None => {
-            let record = &set.before.record;
-            // A new lease has no list yet, even if an earlier lease of its name left one.
-            record.last_grant()?;
-            RetiredDelta::between(set.before.revision, record.retired(), after)
-        }
-        Some(earlier) => match &earlier.content {
-            Content::Lease(stored) => {
-                let before = stored.retired.iter().copied();
-                RetiredDelta::between(earlier.revision, before, after)
-            }
-            Content::Deleted(_) => None,
-        },
-    }
-}
-
-/// Appends a change.
-fn encode_change(change: &LeaseChange, delta: Option<RetiredDelta>, to: &mut Vec<u8>) {
-    let names = || {
-        let (namespace, lease) = change.key.names();
-        [namespace.into(), lease.into()]
-    };
-    let lease = |stored, retired| columns(&change.key, stored, retired, change.revision);
-    match (&change.content, delta) {
-        (Content::Lease(stored), None) => {
-            put_item(to, LEASE, |to| put(to, &lease(stored, &stored.retired)));
-        }
-        (Content::Lease(stored), Some(delta)) => put_item(to, LEASE_WITH_DELTA, |to| {
-            let forgotten = Column::Ids(&delta.forgotten);
-            put(to, &[delta.follows.into(), forgotten]);
-            put(to, &lease(stored, &delta.added));
-        }),
-        (Content::Deleted(deleted), _) => put_item(to, DELETED, |to| {
-            put(to, &names());
-            let last = deleted.last.map(Epoch::get).into();
-            put(
-                to,
-                &[change.revision.into(), last, Column::Ids(&deleted.retired)],
-            );
-        }),
-    }
-    if let Some(term) = &change.term {
-        put_item(to, TERM, |to| {
-            put(to, &names());
-            put(to, &term::columns(term));
-        });
-    }
-}
-
-/// Appends the kind of an item, and then the item as one column.
-fn put_item(to: &mut Vec<u8>, kind: &str, write: impl FnOnce(&mut Vec<u8>)) {
-    put(to, &[kind.into()]);
-    put_nested(to, write);
-}
-
-/// Reads an item: a change of a lease, the term of the last change, a change of a document, or floors.
-fn decode_item<'a>(from: &mut Columns<'a>, to: &mut EncodedChanges<'a>) -> Result<(), DecodeError> {
-    let EncodedChanges {
-        leases: changes,
-        documents,
-        floors,
-    } = to;
-    let kind = from.text("kind")?;
-    let mut item = Columns(from.bytes("item")?);
-    match kind {
-        DOCUMENT => documents.push(DocumentChange {
-            name: item.text("name")?.to_owned(),
-            revision: item.number("revision")?,
-            content: item.optional_bytes("content")?.map(Bytes::copy_from_slice),
-        }),
-        FLOORS => {
-            let raised = serde_json::from_str(item.text("floors")?);
-            *floors = Some(raised.map_err(|_| DecodeError("floors"))?);
-        }
-        TERM => {
-            let (key, last) = (item.key()?, changes.last_mut());
-            let last = last.filter(|last| last.key == key);
-            last.ok_or(DecodeError("term"))?.term = Some(term::decode(&mut item)?);
-        }
-        DELETED => {
-            let (key, revision) = (item.key()?, item.number("revision")?);
-            let last = item.optional_number("last")?.and_then(Epoch::new);
-            let retired = item.ids("retired")?;
-            changes.push(EncodedChange {
-                key,
+    /// Reads the bytes of an entry. Their checksum is right, so invalid ones were written by another
+    /// program.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        type Fields<'a> = (u64, u32, EntryKind, Option<String>, u64, u64, &'a [u8]);
+        let (sequence, follows, kind, note, previous, revision, changes): Fields<'_> = read(bytes)?;
+        let changes = match changes.is_empty() {
+            true => Vec::new(),
+            false => decompressed(changes).ok_or(DecodeError::DeserializeBadEncoding)?,
+        };
+        Ok(Self {
+            sequence,
+            follows,
+            kind,
+            note,
+            batch: Cow::Owned(Batch {
+                previous,
                 revision,
-                lease: None,
-                deleted: Some(Deleted { last, retired }),
-                delta: None,
-                term: None,
-            });
-        }
-        LEASE | LEASE_WITH_DELTA => {
-            let part = match kind {
-                LEASE => None,
-                _ => Some((item.number("follows")?, item.ids("forgotten")?)),
-            };
-            let outline = Outline::of(item.0)?;
-            let delta = part.map(|(follows, forgotten)| RetiredDelta {
-                follows,
-                forgotten,
-                added: outline.retired,
-            });
-            changes.push(EncodedChange {
-                key: outline.key,
-                revision: outline.revision,
-                lease: Some(item.0),
-                deleted: None,
-                delta,
-                term: None,
-            });
-            return Ok(());
-        }
-        _ => return Err(DecodeError("kind")),
+                changes,
+            }),
+        })
     }
-    item.end()
 }
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use tenure_core::lease::{
-    Acquire, LeaseDuration, LeaseId, Metadata, Operation, Record, Rules, Stored, TermEnd,
-    WithoutStore, apply,
+    Grant, LeaseDuration, LeaseId, Metadata, Owner, Record, Stored, StoredState, TermEnd,
+    WithoutStore,
 };
-use tenure_core::{Instant, UnixMillis};
+use tenure_core::{CandidateId, Epoch, Instant, UnixMillis};
 
 use super::*;
-use crate::engine::Loaded;
-use crate::model::{Cause, Deleted, LeaseVersion};
+use crate::engine::{Loaded, tests};
+use crate::model::{Deleted, DocumentChange, LeaseChange, LeaseKey, LeaseVersion, TermRecord};
 
 const NOW: Instant = Instant::from_nanos(0);
 
@@ -20,36 +20,15 @@ fn id(number: u64) -> LeaseId {
 
 /// Returns a lease with these retired ids.
 fn stored(retired: &[u64]) -> Stored {
-    let request = Acquire {
-        lease_id: id(1_000),
-        holder: "a".parse().unwrap(),
-        duration: LeaseDuration::Infinite,
-        lock_delay: Duration::ZERO,
-        min_epoch: None,
-        by_operator: false,
-        metadata: Metadata::new(),
-    };
-    let mut record = Record::default();
-    let acquire = Operation::Acquire(request, UnixMillis::new(7));
-    apply(&mut record, &acquire, NOW, &Rules::NATIVE).unwrap();
     Stored {
         retired: retired.iter().copied().map(id).collect(),
-        ..record.store(NOW)
+        ..tests::stored(1)
     }
 }
 
+/// Returns a change of the only lease.
 fn change(revision: u64, content: Content) -> LeaseChange {
-    LeaseChange {
-        key: LeaseKey::of_text("ns/job"),
-        revision,
-        content,
-        term: None,
-        cause: Cause::Deleted,
-        grant_path: None,
-        waiters: 0,
-        remaining_ms: None,
-        trace: None,
-    }
+    tests::change(1, revision, content)
 }
 
 /// Returns a change of the lease. `before` is the earlier revision of the lease, with its retired
@@ -93,22 +72,16 @@ fn applied(
     for batch in batches {
         content.apply(batch, &mut leases)?;
     }
-    let (key, change) = leases.pop_first().unwrap();
-    let before = before.map(|(revision, ids)| {
-        let (mut bytes, stored) = (Vec::new(), stored(ids));
-        put(
-            &mut bytes,
-            &columns(&key, &stored, &stored.retired, revision),
-        );
-        bytes
-    });
-    let after = change.finish(before.as_deref())?;
-    let after = after.map(|bytes| decode(&mut Columns(&bytes)).unwrap());
-    Ok(after.map(|(_, stored, revision)| (stored, revision)))
+    let (key, Some(change)) = leases.pop_first().unwrap() else {
+        return Ok(None);
+    };
+    let before = before.map(|(revision, ids)| EncodedLease::new(&stored(ids), &[], revision));
+    let (_, stored, revision) = change.after(before.as_ref())?.decode(&key)?;
+    Ok(Some((stored, revision)))
 }
 
 #[test]
-fn deltas_are_applied_to_the_list_that_they_follow() {
+fn the_retired_ids_that_a_change_keeps_come_from_the_change_before() {
     let last = Ok(Some((stored(&[3, 4, 5]), 13)));
     assert_eq!(applied(&three(), None), last);
     assert_eq!(applied(&three()[1..], Some((11, &[1, 2, 3]))), last);
@@ -116,10 +89,50 @@ fn deltas_are_applied_to_the_list_that_they_follow() {
 }
 
 #[test]
-fn a_delta_that_does_not_follow_the_lease_is_an_error() {
-    let error = applied(&three()[1..], Some((9, &[1, 2]))).unwrap_err();
-    assert!(error.contains("follows revision 11"), "{error}");
-    assert!(applied(&three()[1..], None).is_err());
+fn a_change_that_keeps_ids_which_the_lease_does_not_have_is_an_error() {
+    let error = applied(&three()[1..], Some((11, &[]))).unwrap_err();
+    assert!(error.contains("more retired ids"), "{error}");
+    let error = applied(&three()[1..], None).unwrap_err();
+    assert!(error.contains("is missing"), "{error}");
+}
+
+#[test]
+fn a_change_adds_only_the_new_retired_ids_if_the_others_stay_at_the_end() {
+    let lists: [&[u64]; 7] = [
+        &[],
+        &[1, 2, 3, 4],
+        &[1, 2, 3, 4, 5],
+        &[2, 3, 4, 5],
+        &[2, 4, 5, 3],
+        &[3, 4, 5, 2],
+        &[9, 8, 7],
+    ];
+    let ids = |ids: &[u64]| ids.iter().copied().map(id).collect::<Vec<_>>();
+    for first in lists {
+        let whole = EncodedLease::new(&stored(first), &[], 1);
+        for second in lists {
+            let change = EncodedLease::new(&stored(second), &ids(first), 2);
+            let after = change.after(Some(&whole)).unwrap();
+            let key = LeaseKey::of_text("ns/job-1");
+            assert_eq!(after.decode(&key).unwrap().1, stored(second));
+            for third in lists {
+                let next = EncodedLease::new(&stored(third), &ids(second), 3);
+                let both = next.after(Some(&change)).unwrap();
+                let both = both.after(Some(&whole)).unwrap();
+                assert_eq!(both.decode(&key).unwrap().1, stored(third));
+            }
+        }
+    }
+    let size = |before: &[u64], after: &[u64]| {
+        let mut bytes = Vec::new();
+        put(
+            &mut bytes,
+            &EncodedLease::new(&stored(after), &ids(before), 2),
+        );
+        bytes.len()
+    };
+    let many: Vec<u64> = (0..32).collect();
+    assert!(size(&many, &[&many[1..], &[32]].concat()) < size(&[], &[32]) + 16);
 }
 
 #[test]
@@ -221,27 +234,149 @@ fn changes_are_read_as_they_were_written() {
 
     let batch = batch(3, &[released]);
     assert_eq!((batch.previous, batch.revision), (3, 7));
-    let changes = batch.encoded_changes().unwrap().leases;
-    let revisions: Vec<u64> = changes.iter().map(|change| change.revision).collect();
-    assert_eq!(revisions, [4, 5, 6, 7]);
-    let follows = |change: &EncodedChange<'_>| change.delta.as_ref().map(|delta| delta.follows);
-    assert_eq!(
-        changes.iter().map(follows).collect::<Vec<_>>(),
-        [Some(3), Some(4), None, None]
-    );
-    assert_eq!(changes[0].term, Some(term));
-    assert!(changes[1..].iter().all(|change| change.term.is_none()));
-    let deleted = changes[2].deleted.as_ref().unwrap();
+    let items: Vec<_> = Item::all(&batch.changes).collect::<Result<_, _>>().unwrap();
+    let [
+        Item::Lease("ns/job-1", released),
+        Item::Term("ns/job-1", ended),
+        Item::Lease("ns/job-1", granted),
+        Item::Deleted("ns/job-1", deleted),
+        Item::Lease("ns/job-1", made),
+    ] = items.as_slice()
+    else {
+        panic!("{items:?}")
+    };
+    let key = LeaseKey::of_text("ns/job-1");
+    let revisions = [released, granted, made].map(|it| it.decode(&key).unwrap().2);
+    assert_eq!(revisions, [4, 5, 7]);
+    assert_eq!(ended.as_ref(), &term);
     assert_eq!((deleted.last, &deleted.retired), (last, &vec![id(4)]));
-    let (_, made, _) = decode(&mut Columns(changes[3].lease.unwrap())).unwrap();
-    assert_eq!(made.retired, [id(4)]);
+    assert_eq!(released.decode(&key).unwrap().1.retired, [id(4)]);
+    assert_eq!(made.decode(&key).unwrap().1.retired, [id(4)]);
+}
+
+#[test]
+fn a_lease_is_decoded_as_it_was_encoded() {
+    let holder: CandidateId = "a-1".parse().unwrap();
+    let states = [
+        StoredState::Available,
+        StoredState::Leased,
+        StoredState::Breaking(Duration::from_nanos(5_000_001)),
+        StoredState::Broken,
+        StoredState::Expired,
+    ];
+    for state in states {
+        let full = Stored {
+            state,
+            grant: Some(Grant {
+                lease_id: id(1),
+                holder: holder.clone(),
+                owner: Some(Owner::new("worker")),
+                epoch: Epoch::MAX,
+                granted_at: UnixMillis::new(7),
+                duration: LeaseDuration::Fixed(Duration::from_secs(15)),
+                lock_delay: Duration::from_millis(3),
+                without_store: Some(Box::new(WithoutStore {
+                    periods: 2,
+                    from: UnixMillis::new(5),
+                    to: UnixMillis::new(9),
+                    total: Duration::from_millis(3),
+                })),
+            }),
+            metadata: Metadata::from([("address".into(), "\"ä\n".into())]),
+            reserved: Some((holder.clone(), Duration::from_secs(1))),
+            retired: vec![id(2), id(3)],
+        };
+        let key = LeaseKey::of_text("ns/lease");
+        for stored in [full, stored(&[])] {
+            let mut bytes = Vec::new();
+            put(&mut bytes, &EncodedLease::new(&stored, &[], 9));
+            let lease: EncodedLease<'_> = read(&bytes).unwrap();
+            assert_eq!(lease.decode(&key), Ok((key.clone(), stored, 9)));
+            for at in 0..bytes.len() {
+                assert!(read::<EncodedLease<'_>>(&bytes[..at]).is_err(), "{at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_entry_is_read_as_it_was_written_and_its_frame_covers_all_of_it() {
+    let kinds = [
+        EntryKind::Changes,
+        EntryKind::Begun,
+        EntryKind::Vacant,
+        EntryKind::Retired,
+    ];
+    for kind in kinds {
+        let entry = Entry {
+            sequence: 7,
+            follows: u32::MAX,
+            kind,
+            note: (kind == EntryKind::Vacant).then(|| "restored \"ä".into()),
+            batch: Cow::Owned(Batch {
+                previous: 3,
+                revision: 1 << 52,
+                changes: vec![9; if kind == EntryKind::Changes { 5_000 } else { 0 }],
+            }),
+        };
+        let mut bytes = Vec::new();
+        let sum = put_frame(&mut bytes, 5, |to| entry.encode(to));
+        bytes.extend(b"behind");
+        assert!(bytes.len() < 100, "{}", bytes.len());
+        let (content, found, rest) = frame(&bytes, 5).unwrap();
+        assert_eq!((found, rest), (sum, b"behind".as_slice()));
+        assert_eq!(Entry::decode(content), Ok(entry));
+        for at in 0..bytes.len() - 6 {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1 << (at % 8);
+            assert!(frame(&changed, 5).is_none(), "{at}");
+            assert!(frame(&bytes[..at], 5).is_none(), "{at} bytes");
+            assert!(Entry::decode(&content[..at.min(content.len() - 1)]).is_err());
+        }
+        assert!(frame(&bytes, 6).is_none(), "a frame after another one");
+    }
+}
+
+#[test]
+fn the_form_on_disk_is_the_one_of_format_1() {
+    let term = TermRecord {
+        epoch: Epoch::new(7).unwrap(),
+        holder: "a".parse().unwrap(),
+        owner: Some(Owner::new("o")),
+        began_at: UnixMillis::new(7),
+        ended: Some((TermEnd::Released, UnixMillis::new(9))),
+        reason: Some("r".into()),
+        without_store: None,
+    };
+    let mut changed = set(None, 11, &[]);
+    changed.changes[0].content = Content::Lease(stored(&[4]).into());
+    changed.changes[0].term = Some(Box::new(term));
+    let gone = Deleted {
+        last: Epoch::new(9),
+        retired: vec![],
+    };
+    changed.changes.push(change(12, Content::Deleted(gone)));
+    let mut bytes = batch(10, &[changed]).changes;
+    put(&mut bytes, &Item::Floors(Cow::Owned(Floors::default())));
+    put(&mut bytes, &Item::End);
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    // A lease and its term, a deletion, floors, and the end of a snapshot.
+    let expected = "00086e732f6a6f622d31001000000000000040008000000000000004\
+         220b0101000000000000400080000000000000010161000707010000000\
+         1016b01780002086e732f6a6f622d3107016101016f070100090101720001\
+         086e732f6a6f622d310109000400000000\
+         06";
+    assert_eq!(text, expected);
 }
 
 #[test]
 fn a_batch_that_is_not_valid_is_an_error() {
     let [mut batch, ..] = three();
     batch.changes.truncate(batch.changes.len() - 1);
-    assert!(batch.encoded_changes().is_err());
+    let (mut content, mut leases) = (Loaded::<()>::default(), ChangedLeases::new());
+    content.revision = batch.previous;
+    let error = content.apply(&batch, &mut leases).unwrap_err();
+    assert_eq!(error, "the batch up to revision 11 is not valid");
 }
 
 #[test]

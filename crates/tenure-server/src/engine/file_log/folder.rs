@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::engine::OpenError;
+use crate::engine::replica::{LeaseOf, Replica};
 
 /// The time for which a start tries to take the lock: the process of a killed store may not have
 /// ended yet.
@@ -167,6 +168,21 @@ impl Folder {
         }
     }
 
+    /// Writes a snapshot, whose name at first is `path`, and shows each lease to `each`. Returns its size
+    /// in bytes.
+    pub(super) fn write_snapshot(
+        &self,
+        path: &Path,
+        replica: &mut Replica,
+        each: impl FnMut(LeaseOf<'_>) -> Result<(), OpenError>,
+    ) -> Result<u64, OpenError> {
+        let not_written = |error| OpenError::io(path)(error);
+        let file = private().truncate(true).open(path).map_err(not_written)?;
+        // While a restore is interrupted, its file is there, and no store starts.
+        self.sync().map_err(not_written)?;
+        replica.write_file(false, &file, not_written, each)
+    }
+
     /// Makes the names in the directory durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
@@ -185,6 +201,12 @@ impl Folder {
     }
 }
 
+/// Returns the size of these files in bytes.
+pub(super) fn size(files: &[(u64, PathBuf)]) -> u64 {
+    let sizes = files.iter().filter_map(|(_, path)| fs::metadata(path).ok());
+    sizes.map(|metadata| metadata.len()).sum()
+}
+
 /// Tries to lock the file. Returns whether it succeeded.
 fn try_lock(file: &File, path: &Path) -> Result<bool, OpenError> {
     match file.try_lock() {
@@ -198,6 +220,38 @@ fn try_lock(file: &File, path: &Path) -> Result<bool, OpenError> {
 /// contains the restore.
 pub(in crate::engine) fn restore_note(data_dir: &Path) -> PathBuf {
     data_dir.join("RESTORED")
+}
+
+/// The name of the mark of a data directory whose store had access control.
+const MARK: &str = "GUARDED";
+
+const MARK_TEXT: &str = "The store of this directory has access control. \
+    It is not served without an access file unless the flag --allow-anonymous is given.\n";
+
+/// Marks a data directory, so that its store is not served without access control by mistake. Its
+/// backups have the mark, too.
+///
+/// # Errors
+///
+/// The mark could not be made durable.
+pub fn mark_guarded(data_dir: &Path) -> io::Result<()> {
+    let path = data_dir.join(MARK);
+    if path.exists() {
+        return Ok(());
+    }
+    // A link is not followed.
+    let mut file = private().create_new(true).open(path)?;
+    file.write_all(MARK_TEXT.as_bytes())?;
+    file.sync_all()?;
+    File::open(data_dir)?.sync_all()
+}
+
+/// Returns whether a store with access control was served from this data directory, or from the one
+/// whose backup was restored there.
+#[must_use]
+pub fn is_guarded(data_dir: &Path) -> bool {
+    // If the directory can't be read, opening the store reports the reason.
+    data_dir.join(MARK).exists()
 }
 
 /// Returns the options for a file that is created if it is missing, and that only its owner can

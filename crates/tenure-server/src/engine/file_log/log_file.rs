@@ -1,9 +1,9 @@
 //! One file of the log: its space is reserved, and its entries follow each other.
 //!
 //! ```text
-//! header   "tenure log 1\n", the store, a random number, the number of the first entry, the
-//!          checksum of the entry before it, the reserved length, a checksum
-//! frames   the random number, the length of the entry, its checksum, the entry
+//! header   "tenure log 1\n", and a frame with the store, a random number, the entry before the first
+//!          one, and the reserved length
+//! frames   each with an entry, and the random number before it
 //! zeros    up to the reserved length
 //! ```
 //!
@@ -22,24 +22,24 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use tenure_core::Random as _;
 
 use super::folder::private;
 use crate::disk_full::is_disk_full;
-use crate::engine::OpenError;
-use crate::engine::entry::{DecodeError, Entry, EntryKind};
-use crate::engine::snapshot::{Position, format_of};
+use crate::engine::entry::{
+    Entry, EntryKind, Position, check_format, format_line, frame, put, put_frame, read as decode,
+};
+use crate::engine::replica::Replica;
+use crate::engine::{AppendError, OpenError};
 use crate::model::StoreId;
 use crate::random::OsRandom;
 
-const MAGIC: &str = "tenure log ";
-const FORMAT: u32 = 1;
+/// The kind of the file, in its first line.
+const KIND: &str = "log";
 
 /// The number of bytes of the header.
 pub(super) const HEADER: u64 = 128;
-
-/// The number of bytes of a frame before its entry.
-const FRAME: usize = 24;
 
 /// The lengths that are reserved for a file, the first one that there is room for: a disk that is
 /// nearly full is used up. Tests begin many files.
@@ -52,30 +52,36 @@ const LENGTHS: &[u64] = match cfg!(test) {
 #[derive(Debug)]
 pub(super) struct LogFile {
     pub(super) path: PathBuf,
-    /// The number of its first entry.
+    /// The number of its first entry, once it has begun.
     pub(super) first: u64,
     file: File,
-    nonce: [u8; 16],
+    nonce: Nonce,
     /// The place of the next entry.
     pub(super) at: u64,
     length: u64,
 }
 
-/// Space for the next file of the log, which has no header yet.
-#[derive(Debug)]
-pub(super) struct Reserved {
-    path: PathBuf,
-    file: File,
+/// The random number of a file.
+type Nonce = [u8; 16];
+
+/// What the header says.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    store: StoreId,
+    nonce: Nonce,
+    /// The entry before the first one.
+    before: Position,
+    /// The reserved length.
     length: u64,
 }
 
-impl Reserved {
-    /// Reserves space for a file of at least this length.
+impl LogFile {
+    /// Reserves space for a file of at least this length, which has no header yet.
     ///
     /// # Errors
     ///
     /// For example there is no space left.
-    pub(super) fn new(path: PathBuf, at_least: u64) -> io::Result<Self> {
+    pub(super) fn reserve(path: PathBuf, at_least: u64) -> io::Result<Self> {
         let file = private().truncate(true).open(&path)?;
         let usual = LENGTHS.iter().copied().filter(|length| *length >= at_least);
         let mut reserved = Err(io::ErrorKind::StorageFull.into());
@@ -85,8 +91,16 @@ impl Reserved {
                 break;
             }
         }
+        let random = [OsRandom.next_u64(), OsRandom.next_u64()].map(u128::from);
         match reserved {
-            Ok(length) => Ok(Self { path, file, length }),
+            Ok(length) => Ok(Self {
+                path,
+                first: 0,
+                file,
+                nonce: (random[0] << 64 | random[1]).to_le_bytes(),
+                at: HEADER,
+                length,
+            }),
             Err(error) => {
                 drop(file);
                 let _ = fs::remove_file(&path);
@@ -95,43 +109,82 @@ impl Reserved {
         }
     }
 
-    /// Whether a frame of this length fits into the file.
-    pub(super) const fn fits(&self, frame: usize) -> bool {
-        HEADER + frame as u64 <= self.length
-    }
-
     /// Makes this the file of the log at `path`, whose first entry follows this one. The name is
     /// durable once its directory is synced.
     pub(super) fn begin(
-        self,
+        mut self,
         path: PathBuf,
         store: &StoreId,
         before: Position,
-    ) -> io::Result<LogFile> {
-        let mut random = OsRandom;
-        let nonce = [random.next_u64(), random.next_u64()].map(u64::to_le_bytes);
-        let mut header = format!("{MAGIC}{FORMAT}\n").into_bytes();
-        header.extend_from_slice(store.as_str().as_bytes());
-        header.extend(nonce.iter().flatten());
-        header.extend((before.sequence + 1).to_le_bytes());
-        header.extend(before.checksum.to_le_bytes());
-        header.extend(self.length.to_le_bytes());
-        header.extend(crc32fast::hash(&header).to_le_bytes());
-        header.resize(HEADER as usize, 0);
-        self.file.write_all_at(&header, 0)?;
+    ) -> io::Result<Self> {
+        let header = Header {
+            store: store.clone(),
+            nonce: self.nonce,
+            before,
+            length: self.length,
+        };
+        let mut bytes = format_line(KIND);
+        put_frame(&mut bytes, 0, |to| put(to, &header));
+        bytes.resize(HEADER as usize, 0);
+        self.file.write_all_at(&bytes, 0)?;
         self.file.sync_all()?;
         fs::rename(&self.path, &path)?;
-        let mut number = [0; 16];
-        number[..8].copy_from_slice(&nonce[0]);
-        number[8..].copy_from_slice(&nonce[1]);
-        Ok(LogFile {
-            path,
-            first: before.sequence + 1,
-            file: self.file,
-            nonce: number,
-            at: HEADER,
-            length: self.length,
-        })
+        (self.path, self.first) = (path, before.sequence + 1);
+        Ok(self)
+    }
+
+    /// Whether a frame of this length fits into the file.
+    pub(super) const fn fits(&self, frame: usize) -> bool {
+        self.at + frame as u64 <= self.length
+    }
+
+    /// Whether more than half of the file is used.
+    pub(super) const fn is_half_full(&self) -> bool {
+        self.at > self.length / 2
+    }
+
+    /// Appends a frame for the entry to `to`. Returns the checksum of the entry.
+    pub(super) fn frame(&self, entry: &Entry<'_>, to: &mut Vec<u8>) -> u32 {
+        to.extend_from_slice(&self.nonce);
+        put_frame(to, 0, |to| entry.encode(to))
+    }
+
+    /// Writes a frame that fits, and makes it durable.
+    pub(super) fn append(&mut self, frame: &[u8]) -> Result<(), AppendError> {
+        let text = |error| format!("{}: {error}", self.path.display());
+        self.check_owner()?;
+        if let Err(error) = self.file.write_all_at(frame, self.at) {
+            // The space is reserved, so only a few file systems need more for a write. What was written
+            // of the frame must not stay.
+            let erased = self.file.write_all_at(&vec![0; frame.len()], self.at);
+            return Err(match erased.and_then(|()| self.file.sync_data()) {
+                Ok(()) if is_disk_full(&error) => AppendError::DiskFull(text(error)),
+                _ => AppendError::Unknown(text(error)),
+            });
+        }
+        // After a failed sync the operating system may have dropped what it could not write, and the
+        // next sync would not say so.
+        let synced = self.file.sync_data();
+        synced.map_err(|error| AppendError::Unknown(text(error)))?;
+        self.check_owner()?;
+        self.at += frame.len() as u64;
+        Ok(())
+    }
+
+    /// Checks that no other store has begun to use the directory, whose lock file can be deleted by
+    /// hand. Such a store cuts this file, or replaces it, before it answers. So it is noticed before the
+    /// next entry is written, and an entry that it did not read is not acknowledged.
+    fn check_owner(&self) -> Result<(), AppendError> {
+        let detail = match length_and_names(&self.file) {
+            Ok((length, names)) if length == self.length && names > 0 => return Ok(()),
+            Ok(_) => {
+                " was deleted or changed: another store uses the folder, or its files were removed"
+                    .into()
+            }
+            Err(error) => format!(": {error}"),
+        };
+        let file = self.path.display();
+        Err(AppendError::Unknown(format!("{file}{detail}")))
     }
 }
 
@@ -156,77 +209,6 @@ fn reserve(file: &File, length: u64) -> io::Result<()> {
         at += part as u64;
     }
     file.sync_all()
-}
-
-/// The reason why an entry was not appended to a file.
-pub(super) enum WriteError {
-    /// Nothing of it is in the file.
-    NotWritten(io::Error),
-    /// It may be in the file.
-    Unknown(io::Error),
-    /// Another store uses the directory: it has cut the file, or replaced it.
-    Replaced,
-}
-
-impl LogFile {
-    /// Whether a frame of this length fits into the file.
-    pub(super) const fn fits(&self, frame: usize) -> bool {
-        self.at + frame as u64 <= self.length
-    }
-
-    /// Whether more than half of the file is used.
-    pub(super) const fn is_half_full(&self) -> bool {
-        self.at > self.length / 2
-    }
-
-    /// Appends a frame for the entry to `to`. Returns the checksum of the entry.
-    pub(super) fn frame(&self, entry: &Entry<'_>, to: &mut Vec<u8>) -> u32 {
-        to.extend_from_slice(&self.nonce);
-        to.extend([0; FRAME - 16]);
-        let start = to.len();
-        let sum = entry.encode(to);
-        let length = (to.len() - start) as u32;
-        to[start - 8..start - 4].copy_from_slice(&length.to_le_bytes());
-        to[start - 4..start].copy_from_slice(&sum.to_le_bytes());
-        sum
-    }
-
-    /// Writes a frame that fits, and makes it durable.
-    pub(super) fn append(&mut self, frame: &[u8]) -> Result<(), WriteError> {
-        self.check_owner()?;
-        if let Err(error) = self.file.write_all_at(frame, self.at) {
-            // The space is reserved, so only a few file systems need more for a write. What was written
-            // of the frame must not stay.
-            let erased = self.file.write_all_at(&vec![0; frame.len()], self.at);
-            return Err(match erased.and_then(|()| self.file.sync_data()) {
-                Ok(()) if is_disk_full(&error) => WriteError::NotWritten(error),
-                _ => WriteError::Unknown(error),
-            });
-        }
-        // After a failed sync the operating system may have dropped what it could not write, and the
-        // next sync would not say so.
-        self.file.sync_data().map_err(WriteError::Unknown)?;
-        self.check_owner()?;
-        self.at += frame.len() as u64;
-        Ok(())
-    }
-
-    /// Checks that no other store has begun to use the directory, whose lock file can be deleted by
-    /// hand. Such a store cuts this file, or replaces it, before it answers. So it is noticed before the
-    /// next entry is written, and an entry that it did not read is not acknowledged.
-    fn check_owner(&self) -> Result<(), WriteError> {
-        let (length, names) = length_and_names(&self.file).map_err(WriteError::Unknown)?;
-        match length == self.length && names > 0 {
-            true => Ok(()),
-            false => Err(WriteError::Replaced),
-        }
-    }
-
-    /// Gives back the space behind the last entry. The next file of the log is durable.
-    pub(super) fn cut(&self) -> io::Result<()> {
-        self.file.set_len(self.at)?;
-        self.file.sync_all()
-    }
 }
 
 /// Returns the length of a file and the number of its names.
@@ -258,7 +240,7 @@ pub(super) fn write_again(path: &Path, at: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Gives back the space behind the last entry of a file that a store did not end.
+/// Gives back the space behind the last entry of a file. The next file of the log is durable.
 pub(super) fn cut(path: &Path, at: u64) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_len(at)?;
@@ -274,59 +256,36 @@ pub(super) fn is_unused(path: &Path) -> Result<bool, OpenError> {
 /// The end of a file of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct End {
-    /// The entry before the file.
-    pub(super) before: Position,
-    /// The last entry in the file, or the one before it.
-    pub(super) last: Position,
     /// The place behind the last entry.
     pub(super) at: u64,
     /// Whether the file has its reserved length.
     pub(super) is_whole: bool,
 }
 
-/// Reads a file of the log and gives its entries to `each`, with their checksums. The first entry
-/// follows `before`, if that is known.
-pub(super) fn read(
-    path: &Path,
-    store: &StoreId,
-    before: Option<Position>,
-    mut each: impl FnMut(Entry<'_>, Position) -> Result<(), OpenError>,
-) -> Result<End, OpenError> {
+/// Reads a file of the log and applies its entries to the state before them.
+pub(super) fn read(path: &Path, replica: &mut Replica) -> Result<End, OpenError> {
     let bytes = fs::read(path).map_err(OpenError::io(path))?;
-    let damaged = |detail: String| OpenError::Damaged {
-        path: path.to_owned(),
-        detail,
-    };
-    let (header, length) = read_header(path, &bytes, store)?;
-    let mut last = header.before;
-    if let Some(before) = before
-        && before != last
-    {
-        return Err(damaged(match before.sequence.cmp(&last.sequence) {
-            std::cmp::Ordering::Equal => {
-                format!("it does not follow entry {} of this log", last.sequence)
-            }
-            _ => format!(
-                "it follows entry {}, and the log before it ends with entry {}",
-                last.sequence, before.sequence
-            ),
-        }));
+    let damaged = |detail: String| OpenError::damaged(path, detail);
+    let header = read_header(path, &bytes)?;
+    if Some(&header.store) != replica.content.store_id.as_ref() {
+        return Err(damaged("it belongs to another store".into()));
+    }
+    if header.before != replica.at {
+        return Err(damaged(format!(
+            "it follows entry {} of another log, or files before it are missing: they end with entry {}",
+            header.before.sequence, replica.at.sequence
+        )));
     }
     let mut at = HEADER as usize;
     let mut has_ended = false;
     while let Some((entry, sum, next)) = frame_at(&bytes, at, &header.nonce) {
-        let entry = Entry::decode(entry).map_err(|DecodeError(column)| {
-            damaged(format!("the entry at byte {at} has an invalid {column}"))
-        })?;
-        if (entry.sequence, entry.follows) != (last.sequence + 1, last.checksum) {
+        let entry = Entry::decode(entry)
+            .map_err(|error| damaged(format!("the entry at byte {at} is not valid: {error}")))?;
+        if !replica.is_next(&entry) {
             break;
         }
-        last = Position {
-            sequence: entry.sequence,
-            checksum: sum,
-        };
+        replica.add(&entry, sum).map_err(damaged)?;
         has_ended = entry.kind == EntryKind::Vacant;
-        each(entry, last)?;
         at = next;
     }
     if has_ended && bytes[at..].iter().any(|byte| *byte != 0) {
@@ -334,99 +293,34 @@ pub(super) fn read(
             "the store ended with the entry before byte {at}, and something is behind it"
         )));
     }
-    // This search is over after the first bytes of a file that was not damaged, because zeros follow.
-    let mut from = at;
-    while let Some(found) = find(&bytes[from..], &header.nonce) {
-        from += found;
-        if frame_at(&bytes, from, &header.nonce).is_some() {
+    // In a file that was not damaged, zeros follow.
+    for found in memchr::memmem::find_iter(&bytes[at..], &header.nonce) {
+        if frame_at(&bytes, at + found, &header.nonce).is_some() {
             return Err(damaged(format!(
-                "the entry at byte {at} is not right, and a later one is at byte {from}"
+                "the entry at byte {at} is not right, and a later one is at byte {}",
+                at + found
             )));
         }
-        from += 1;
     }
     Ok(End {
-        before: header.before,
-        last,
         at: at as u64,
-        is_whole: bytes.len() as u64 >= length,
+        is_whole: bytes.len() as u64 >= header.length,
     })
 }
 
-struct Header {
-    nonce: [u8; 16],
-    before: Position,
-}
-
-fn read_header(path: &Path, bytes: &[u8], store: &StoreId) -> Result<(Header, u64), OpenError> {
-    let path = path.to_owned();
-    let damaged = |detail: &str| OpenError::Damaged {
-        path: path.clone(),
-        detail: detail.into(),
-    };
+fn read_header(path: &Path, bytes: &[u8]) -> Result<Header, OpenError> {
     let line = bytes.iter().position(|byte| *byte == b'\n');
-    let line = line.map_or(&[][..], |end| &bytes[..=end]);
-    match format_of(line, MAGIC) {
-        Some(FORMAT) => {}
-        Some(found) => {
-            return Err(OpenError::Newer {
-                path: path.clone(),
-                found,
-                known: FORMAT,
-            });
-        }
-        None => return Err(damaged("it does not begin like a log")),
-    }
-    let parts = bytes[line.len()..]
-        .split_first_chunk::<32>()
-        .and_then(|(id, rest)| {
-            let (nonce, rest) = rest.split_first_chunk::<16>()?;
-            let (first, rest) = rest.split_first_chunk::<8>()?;
-            let (follows, rest) = rest.split_first_chunk::<4>()?;
-            let (length, rest) = rest.split_first_chunk::<8>()?;
-            let (sum, _) = rest.split_first_chunk::<4>()?;
-            Some((id, *nonce, *first, *follows, *length, *sum))
-        });
-    let parts = parts.filter(|_| bytes.len() >= HEADER as usize);
-    let Some((id, nonce, first, follows, length, sum)) = parts else {
-        return Err(damaged("its header is cut off"));
-    };
-    if crc32fast::hash(&bytes[..line.len() + 68]) != u32::from_le_bytes(sum) {
-        return Err(damaged("its header does not match its checksum"));
-    }
-    if id != store.as_str().as_bytes() {
-        return Err(damaged("it belongs to another store"));
-    }
-    let before = Position {
-        sequence: u64::from_le_bytes(first).saturating_sub(1),
-        checksum: u32::from_le_bytes(follows),
-    };
-    Ok((Header { nonce, before }, u64::from_le_bytes(length)))
+    let (line, rest) = bytes.split_at(line.map_or(0, |end| end + 1));
+    check_format(path, line, KIND)?;
+    let header = frame(rest, 0).filter(|_| bytes.len() >= HEADER as usize);
+    let header = header.and_then(|(header, ..)| decode(header).ok());
+    header.ok_or_else(|| OpenError::damaged(path, "its header does not match its checksum"))
 }
 
 /// Reads the frame at this place. Returns the bytes of its entry, their checksum, and the place behind
 /// the frame; `None` if there is no frame that is right.
-fn frame_at<'a>(bytes: &'a [u8], at: usize, nonce: &[u8; 16]) -> Option<(&'a [u8], u32, usize)> {
-    let (number, rest) = bytes.get(at..)?.split_first_chunk::<16>()?;
-    let (length, rest) = rest.split_first_chunk::<4>()?;
-    let (sum, rest) = rest.split_first_chunk::<4>()?;
-    let length = u32::from_le_bytes(*length) as usize;
-    let (entry, sum) = (rest.get(..length)?, u32::from_le_bytes(*sum));
-    // A power cut may leave only the number, and no entry is empty.
-    let is_right = number == nonce && length > 0 && crc32fast::hash(entry) == sum;
-    is_right.then_some((entry, sum, at + FRAME + length))
-}
-
-/// Returns the first place of the number in these bytes.
-fn find(bytes: &[u8], nonce: &[u8; 16]) -> Option<usize> {
-    let mut from = 0;
-    loop {
-        // Nearly all bytes behind the last entry are zeros.
-        let first = bytes[from..].iter().position(|byte| *byte == nonce[0])?;
-        from += first;
-        if bytes[from..].starts_with(nonce) {
-            return Some(from);
-        }
-        from += 1;
-    }
+fn frame_at<'a>(bytes: &'a [u8], at: usize, nonce: &Nonce) -> Option<(&'a [u8], u32, usize)> {
+    let behind = bytes.get(at..)?.strip_prefix(nonce)?;
+    let (entry, sum, rest) = frame(behind, 0)?;
+    Some((entry, sum, bytes.len() - rest.len()))
 }

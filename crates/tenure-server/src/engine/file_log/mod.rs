@@ -21,33 +21,30 @@
 //! what it follows. Nothing is ever repaired silently.
 
 mod folder;
-mod guarded;
 mod log_file;
 mod reading;
 mod snapshots;
 
 use std::borrow::Cow;
-use std::fs::{self, File};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
 use tracing::{error, warn};
 
-use super::entry::{Entry, EntryKind};
-use super::snapshot::{Position, SnapshotHeader, SnapshotWriter, decoded};
+use super::entry::{Entry, EntryKind, Position};
+use super::replica::Replica;
 use super::{AppendError, Batch, Loaded, LoadedLease, Log, OpenError};
 use crate::disk_full::is_disk_full;
 use crate::model::{ChangeSet, HistoryLimits, StoreId};
 use crate::random::OsRandom;
 
-use self::folder::private;
-use self::log_file::{LogFile, Reserved, WriteError};
+use self::folder::size;
+use self::log_file::LogFile;
 use self::snapshots::Snapshots;
 
 pub(super) use folder::{Folder, restore_note};
-pub use guarded::{is_guarded, mark_guarded};
+pub use folder::{is_guarded, mark_guarded};
 pub(super) use reading::Reading;
-pub(super) use snapshots::write_snapshot;
 
 /// A log, open for appends.
 #[derive(Debug)]
@@ -59,7 +56,7 @@ pub(super) struct FileLog {
     /// The file before, if its unused space was not given back yet.
     complete: Option<LogFile>,
     /// Space for the next file.
-    next: Option<Reserved>,
+    next: Option<LogFile>,
     /// Whether there was no space for the next file, which is logged once.
     lacks_space: bool,
     last: Position,
@@ -89,52 +86,40 @@ pub(super) fn open<L: Extend<LoadedLease>>(
         Some(reading) => reading,
         None => create(&folder, history)?,
     };
-    if let Some(note) = reading.moved {
+    if let Some(note) = reading.replica.moved {
         let path = folder.path().to_owned();
         return Err(OpenError::Moved { path, note });
     }
-    let (last, ends) = (reading.last, reading.logs.clone());
-    let snapshot_bytes = reading.snapshot_bytes();
-    let damaged = reading.damaged();
-    let mut loaded = reading.leases(|lease| {
-        leases.extend([decoded(lease, &damaged)?]);
-        Ok::<_, OpenError>(())
-    })?;
-    let store = loaded.store_id.clone().unwrap_or_default();
+    let Reading {
+        mut replica,
+        logs: ends,
+    } = reading;
+    replica.leases(|lease| leases.extend([lease]))?;
     if let Some((path, end)) = ends.last() {
         log_file::write_again(path, end.at).map_err(OpenError::io(path))?;
     }
-    let mut log = FileLog::begin(folder, store, last, loaded.revision, history)?;
+    let mut log = FileLog::begin(folder, &replica, history)?;
     for (path, end) in &ends {
         // A file with the same name had no entry, and was replaced.
         if *path != log.file.path && end.is_whole {
             log_file::cut(path, end.at).map_err(OpenError::io(path))?;
         }
     }
-    log.snapshots.after_start(&ends, snapshot_bytes);
-    let batch = Batch {
-        previous: loaded.revision,
-        revision: least.max(loaded.revision + 1),
-        changes: Vec::new(),
-    };
+    let batch = Batch::empty(log.revision, least.max(log.revision + 1));
     let begun = log.write(EntryKind::Begun, None, &batch);
     begun.map_err(|error| OpenError::NotWritten {
         path: log.file.path.clone(),
         detail: error.to_string(),
     })?;
-    loaded.revision = batch.revision;
-    Ok((loaded.map(|()| leases), log))
+    replica.content.revision = batch.revision;
+    Ok((replica.content.map(|()| leases), log))
 }
 
 /// Creates the files of a new store.
 fn create(folder: &Folder, history: HistoryLimits) -> Result<Reading, OpenError> {
-    let store = StoreId::random(&mut OsRandom);
-    let content = Loaded {
-        store_id: Some(store.clone()),
-        ..Loaded::default()
-    };
-    let path = folder.unfinished_snapshot();
-    place(folder, &path, Position::default(), &content, |_| Ok(()))?;
+    let mut replica = Replica::default();
+    replica.note(&StoreId::random(&mut OsRandom), false);
+    place(folder, &folder.unfinished_snapshot(), &mut replica)?;
     match Reading::of(folder, history)? {
         Some(reading) => Ok(reading),
         None => Err(OpenError::NotWritten {
@@ -144,54 +129,47 @@ fn create(folder: &Folder, history: HistoryLimits) -> Result<Reading, OpenError>
     }
 }
 
-/// Writes the first snapshot of a directory, which covers the entries up to this one, and an empty
-/// file of the log behind it. The snapshot has the name `path` until it gets its own, which is the last
-/// step: a directory with a snapshot is complete.
+/// Writes the first snapshot of a directory, and an empty file of the log behind it. The snapshot has the
+/// name `path` until it gets its own, which is the last step: a directory with a snapshot is complete.
 pub(in crate::engine) fn place(
     folder: &Folder,
     path: &Path,
-    covers: Position,
-    content: &Loaded<()>,
-    leases: impl FnOnce(&mut SnapshotWriter<File>) -> io::Result<()>,
+    replica: &mut Replica,
 ) -> Result<(), OpenError> {
-    let file = private().truncate(true).open(path);
-    let header = SnapshotHeader {
-        store: content.store_id.clone().unwrap_or_default(),
-        covers,
-        is_final: false,
-    };
-    let write = |file| {
-        // While a restore is interrupted, its file is there, and no store starts.
-        folder.sync()?;
-        let mut writer = SnapshotWriter::begin(file, &header, content)?;
-        leases(&mut writer)?;
-        writer.finish()?;
-        let log = Reserved::new(folder.unused_log(), 0)?;
-        log.begin(folder.log(covers.sequence + 1), &header.store, covers)?;
-        fs::rename(path, folder.snapshot(covers.sequence))?;
-        folder.sync()
-    };
-    let written = file.and_then(write);
+    let (covers, store) = (replica.at, replica.content.store_id.clone());
+    let written = folder
+        .write_snapshot(path, replica, |_| Ok(()))
+        .and_then(|_| {
+            let place = || {
+                let log = LogFile::reserve(folder.unused_log(), 0)?;
+                let first = folder.log(covers.sequence + 1);
+                log.begin(first, &store.unwrap_or_default(), covers)?;
+                fs::rename(path, folder.snapshot(covers.sequence))?;
+                folder.sync()
+            };
+            place().map_err(OpenError::io(folder.path()))
+        });
     if written.is_err() {
         // Nothing here could pass for a store, also if only the last sync failed.
         let _ = fs::remove_file(path);
         let _ = fs::remove_file(folder.snapshot(covers.sequence));
         let _ = folder.sync();
     }
-    written.map_err(OpenError::io(folder.path()))
+    written
 }
 
 impl FileLog {
-    /// Begins to append after this entry, in a new file. The files before stay as they are.
+    /// Begins to append after the last entry of this state, in a new file. The files before stay as they
+    /// are.
     pub(super) fn begin(
         folder: Folder,
-        store: StoreId,
-        last: Position,
-        revision: u64,
+        replica: &Replica,
         history: HistoryLimits,
     ) -> Result<Self, OpenError> {
+        let store = replica.content.store_id.clone().unwrap_or_default();
+        let last = replica.at;
         let begin = || {
-            let reserved = Reserved::new(folder.unused_log(), 0)?;
+            let reserved = LogFile::reserve(folder.unused_log(), 0)?;
             let file = reserved.begin(folder.log(last.sequence + 1), &store, last)?;
             folder.sync()?;
             Ok(file)
@@ -205,7 +183,7 @@ impl FileLog {
             next: None,
             lacks_space: false,
             last,
-            revision,
+            revision: replica.revision(),
             frame: Vec::new(),
             folder,
         })
@@ -232,19 +210,7 @@ impl FileLog {
             self.frame.clear();
             checksum = self.file.frame(&entry, &mut self.frame);
         }
-        let appended = self.file.append(&self.frame);
-        let text = |error| format!("{}: {error}", self.file.path.display());
-        match appended {
-            Ok(()) => {}
-            Err(WriteError::NotWritten(error)) => return Err(AppendError::DiskFull(text(error))),
-            Err(WriteError::Unknown(error)) => return Err(AppendError::Unknown(text(error))),
-            Err(WriteError::Replaced) => {
-                return Err(AppendError::Unknown(format!(
-                    "{} was deleted or changed: another store uses the folder, or its files were removed",
-                    self.file.path.display()
-                )));
-            }
-        }
+        self.file.append(&self.frame)?;
         self.last = Position {
             sequence: entry.sequence,
             checksum,
@@ -259,11 +225,7 @@ impl FileLog {
         kind: EntryKind,
         note: Option<String>,
     ) -> Result<(), AppendError> {
-        let batch = Batch {
-            previous: self.revision,
-            revision: self.revision,
-            changes: Vec::new(),
-        };
+        let batch = Batch::empty(self.revision, self.revision);
         self.write(kind, note, &batch)
     }
 
@@ -272,7 +234,7 @@ impl FileLog {
         let frame = self.frame.len();
         let next = match self.next.take().filter(|next| next.fits(frame)) {
             Some(next) => Ok(next),
-            None => Reserved::new(self.folder.unused_log(), log_file::HEADER + frame as u64),
+            None => LogFile::reserve(self.folder.unused_log(), log_file::HEADER + frame as u64),
         };
         let path = self.folder.log(self.last.sequence + 1);
         let begun = next.and_then(|next| next.begin(path, &self.store, self.last));
@@ -286,9 +248,8 @@ impl FileLog {
         })?;
         let named = self.folder.sync();
         named.map_err(|error| AppendError::Unknown(format!("{}: {error}", file.path.display())))?;
-        let complete = std::mem::replace(&mut self.file, file);
-        self.snapshots.add_complete(complete.at);
-        self.complete = Some(complete);
+        self.complete = Some(std::mem::replace(&mut self.file, file));
+        self.snapshots.look();
         self.lacks_space = false;
         Ok(())
     }
@@ -296,7 +257,7 @@ impl FileLog {
     /// Gives back the unused space of the file before.
     fn cut(&mut self) {
         if let Some(file) = self.complete.take()
-            && let Err(error) = file.cut()
+            && let Err(error) = log_file::cut(&file.path, file.at)
         {
             warn!(%error, file = %file.path.display(), "the unused end of a file stays");
         }
@@ -307,10 +268,11 @@ impl FileLog {
         if self.next.is_some() || !self.file.is_half_full() {
             return;
         }
-        match Reserved::new(self.folder.unused_log(), 0) {
+        match LogFile::reserve(self.folder.unused_log(), 0) {
             Ok(next) => self.next = Some(next),
             Err(error) if !self.lacks_space => {
                 self.lacks_space = true;
+                self.snapshots.look();
                 warn!(%error, "no space for the next file of the log; changes go on while the current file has room");
             }
             Err(_) => {}
@@ -331,7 +293,7 @@ impl Log for FileLog {
     fn upkeep(&mut self) -> Result<(), AppendError> {
         self.cut();
         self.reserve();
-        self.snapshots.go_on(&self.file, self.lacks_space);
+        self.snapshots.go_on(self.file.first, self.lacks_space);
         Ok(())
     }
 
@@ -352,11 +314,10 @@ impl Log for FileLog {
 /// Returns the sizes of the snapshots and of the log in bytes.
 pub(crate) fn sizes(data_dir: &Path) -> [(&'static str, u64); 2] {
     let files = Folder::peek(data_dir).files().unwrap_or_default();
-    let sum = |files: Vec<(u64, PathBuf)>| {
-        let sizes = files.iter().filter_map(|(_, path)| fs::metadata(path).ok());
-        sizes.map(|metadata| metadata.len()).sum()
-    };
-    [("snapshot", sum(files.snapshots)), ("log", sum(files.logs))]
+    [
+        ("snapshot", size(&files.snapshots)),
+        ("log", size(&files.logs)),
+    ]
 }
 
 #[cfg(test)]

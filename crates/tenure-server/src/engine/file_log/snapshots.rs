@@ -1,6 +1,7 @@
 //! The snapshots that a running store makes of its log.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +10,10 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 
-use super::folder::{Folder, private};
-use super::log_file::{End, LogFile};
+use super::folder::{Files, Folder, size};
 use super::reading::Reading;
 use crate::engine::OpenError;
-use crate::engine::snapshot::{SnapshotHeader, SnapshotWriter};
+use crate::engine::replica::LeaseOf;
 use crate::model::HistoryLimits;
 
 /// The size of the complete files of the log from which a snapshot is made, in bytes. Above it, they
@@ -32,25 +32,17 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 pub(super) struct Snapshots {
     folder: PathBuf,
     history: HistoryLimits,
-    /// The size of the last snapshot.
-    bytes: u64,
-    /// The number and the size of the complete files of the log since then.
-    files: usize,
-    log_bytes: u64,
     running: Option<Running>,
-    /// The time before which no snapshot is made.
-    not_before: Option<Instant>,
+    /// When to find out whether a snapshot is due; `None` until another file of the log is complete.
+    look_at: Option<Instant>,
     /// The size from which a snapshot is made; lower in tests.
     pub(super) least: u64,
 }
 
 #[derive(Debug)]
 struct Running {
-    thread: JoinHandle<Result<u64, OpenError>>,
+    thread: JoinHandle<Result<(), OpenError>>,
     stop: Arc<AtomicBool>,
-    /// The files and bytes that it covers.
-    files: usize,
-    log_bytes: u64,
 }
 
 impl Snapshots {
@@ -58,67 +50,55 @@ impl Snapshots {
         Self {
             folder: folder.to_owned(),
             history,
-            bytes: 0,
-            files: 0,
-            log_bytes: 0,
             running: None,
-            not_before: None,
+            look_at: Some(Instant::now()),
             least: LEAST,
         }
     }
 
-    /// Counts what a start has found.
-    pub(super) fn after_start(&mut self, logs: &[(PathBuf, End)], bytes: u64) {
-        self.bytes = bytes;
-        for (_, end) in logs {
-            self.add_complete(end.at);
-        }
+    /// Notes that a snapshot may be due: a file of the log is complete, or there is no space for another
+    /// one.
+    pub(super) fn look(&mut self) {
+        self.look_at = Some(Instant::now());
     }
 
-    /// Counts a file of the log that gets no further entries.
-    pub(super) const fn add_complete(&mut self, bytes: u64) {
-        self.files += 1;
-        self.log_bytes += bytes;
-    }
-
-    /// Begins a snapshot of the files before this one, if it is time for that: they are large, or there
-    /// is no space for another file.
-    pub(super) fn go_on(&mut self, file: &LogFile, lacks_space: bool) {
+    /// Begins a snapshot of the files before the one that begins with the entry `first`, if it is time for
+    /// that: they are large, or there is no space for another file.
+    pub(super) fn go_on(&mut self, first: u64, lacks_space: bool) {
         if let Some(running) = self.running.take_if(|it| it.thread.is_finished()) {
             self.finish(running);
         }
-        let is_due = self.log_bytes >= self.least.max(self.bytes / 2)
-            || self.files >= MOST_FILES
-            || lacks_space && self.files > 0;
-        let may = self.not_before.is_none_or(|at| Instant::now() >= at);
-        if !is_due || !may || self.running.is_some() {
+        let may = self.look_at.is_some_and(|at| Instant::now() >= at);
+        if !may || self.running.is_some() {
+            return;
+        }
+        self.look_at = None;
+        if !self.is_due(first, lacks_space) {
             return;
         }
         let stop = Arc::new(AtomicBool::new(false));
         let (folder, history, stopped) = (self.folder.clone(), self.history, Arc::clone(&stop));
-        let first = file.first;
         let thread = thread::Builder::new().name("tenure-snapshot".into());
         match thread.spawn(move || make(&folder, first, history, &stopped)) {
-            Ok(thread) => {
-                self.running = Some(Running {
-                    thread,
-                    stop,
-                    files: self.files,
-                    log_bytes: self.log_bytes,
-                });
-            }
+            Ok(thread) => self.running = Some(Running { thread, stop }),
             Err(error) => self.failed(&error),
         }
     }
 
+    fn is_due(&self, first: u64, lacks_space: bool) -> bool {
+        let Files {
+            snapshots,
+            mut logs,
+        } = Folder::peek(&self.folder).files().unwrap_or_default();
+        logs.retain(|(it, _)| *it < first);
+        size(&logs) >= self.least.max(size(&snapshots) / 2)
+            || logs.len() >= MOST_FILES
+            || lacks_space && !logs.is_empty()
+    }
+
     fn finish(&mut self, running: Running) {
         match running.thread.join() {
-            Ok(Ok(bytes)) => {
-                self.bytes = bytes;
-                self.files -= running.files;
-                self.log_bytes -= running.log_bytes;
-                self.not_before = None;
-            }
+            Ok(Ok(())) => self.look(),
             Ok(Err(error)) => self.failed(&error),
             Err(panic) => self.failed(&crate::panics::text(&*panic)),
         }
@@ -126,7 +106,7 @@ impl Snapshots {
 
     fn failed(&mut self, error: &dyn std::fmt::Display) {
         error!(%error, "no snapshot was made; the log grows until one is made. Nothing is lost");
-        self.not_before = Some(Instant::now() + RETRY_AFTER);
+        self.look_at = Some(Instant::now() + RETRY_AFTER);
     }
 
     /// Waits for the snapshot that is being made.
@@ -153,41 +133,31 @@ impl Drop for Snapshots {
 }
 
 /// Makes a snapshot of the files of the log before the one that begins with the entry `first`, and
-/// deletes what it replaces. Returns its size in bytes.
+/// deletes what it replaces.
 fn make(
     folder: &Path,
     first: u64,
     history: HistoryLimits,
     stop: &AtomicBool,
-) -> Result<u64, OpenError> {
+) -> Result<(), OpenError> {
     let began = Instant::now();
     // The directory stays locked by the log, which outlives this thread.
     let folder = Folder::peek(folder);
-    let Some(reading) = Reading::before(&folder, first, history)? else {
-        return Err(OpenError::Damaged {
-            path: folder.snapshot(0),
-            detail: "it is missing".into(),
-        });
+    let Some(mut reading) = Reading::before(&folder, first, history)? else {
+        return Err(OpenError::damaged(&folder.snapshot(0), "it is missing"));
     };
-    let covers = reading.last.sequence;
+    let covers = reading.replica.at.sequence;
     let path = folder.unfinished_snapshot();
-    let file = private()
-        .truncate(true)
-        .open(&path)
-        .map_err(OpenError::io(&path))?;
-    let header = reading.header(false);
-    let written = write_snapshot(file, &path, &header, reading, |_| {
-        match stop.load(Ordering::Relaxed) {
-            true => Err(OpenError::io(&path)(std::io::ErrorKind::Interrupted.into())),
-            false => Ok(()),
-        }
-    });
-    let bytes = match written {
+    let stopped = |_: LeaseOf<'_>| match stop.load(Ordering::Relaxed) {
+        true => Err(OpenError::io(&path)(ErrorKind::Interrupted.into())),
+        false => Ok(()),
+    };
+    let bytes = match folder.write_snapshot(&path, &mut reading.replica, stopped) {
         Ok(bytes) => bytes,
         Err(error) => {
             let _ = fs::remove_file(&path);
             return match stop.load(Ordering::Relaxed) {
-                true => Ok(0),
+                true => Ok(()),
                 false => Err(error),
             };
         }
@@ -206,24 +176,5 @@ fn make(
         milliseconds = began.elapsed().as_millis() as u64,
         "made a snapshot of the log"
     );
-    Ok(bytes)
-}
-
-/// Writes what was read as a snapshot. `each` sees each lease. Returns the size in bytes. Then all of it
-/// is durable.
-pub(in crate::engine) fn write_snapshot<E: From<OpenError>>(
-    file: fs::File,
-    path: &Path,
-    header: &SnapshotHeader,
-    reading: Reading,
-    mut each: impl FnMut(&[u8]) -> Result<(), E>,
-) -> Result<u64, E> {
-    let not_written = |error| E::from(OpenError::io(path)(error));
-    let writer = SnapshotWriter::begin(file, header, &reading.content);
-    let mut writer = writer.map_err(not_written)?;
-    reading.leases(|lease| {
-        each(lease)?;
-        writer.encoded_lease(lease).map_err(not_written)
-    })?;
-    writer.finish().map_err(not_written)
+    Ok(())
 }

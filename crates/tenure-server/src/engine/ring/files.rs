@@ -7,15 +7,14 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
+use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use serde::{Deserialize, Serialize};
 use tenure_core::Random as _;
 use tenure_core::ring::{Base, FileId};
 use tenure_register::{Failure, Files, RegisterKey};
 
-use super::slot::number_of;
-use crate::engine::entry::{Column, Columns, DecodeError, put, put_nested};
-use crate::engine::snapshot::Position;
+use crate::engine::entry::{DecodeError, Position, only_frame, put, put_frame, read, take};
 use crate::random::OsRandom;
 
 /// The number of files that are read or written at the same time.
@@ -25,7 +24,7 @@ const AT_ONCE: usize = 8;
 const RESERVE: usize = 96 * 1024;
 
 /// The name of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::engine) struct FileName {
     /// The last entry that it covers.
     pub(in crate::engine) covered: u64,
@@ -33,14 +32,14 @@ pub(in crate::engine) struct FileName {
 }
 
 /// The kind of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::engine) enum FileKind {
     Snapshot,
     Segment,
 }
 
 /// The content of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::engine) struct LogFile {
     pub(in crate::engine) name: FileName,
     pub(in crate::engine) kind: FileKind,
@@ -187,7 +186,7 @@ impl LogFiles {
         let mut content = Vec::new();
         let mut entries = entries.iter().peekable();
         while let Some((last, entry)) = entries.next() {
-            put_nested(&mut content, |to| to.extend_from_slice(entry));
+            put(&mut content, entry);
             let next = entries.peek().map(|(_, next)| next.len());
             if next.is_some_and(|next| content.len() + next <= most) {
                 continue;
@@ -214,7 +213,9 @@ impl LogFiles {
     }
 
     async fn write(&self, file: &LogFile) -> Result<(), Failure> {
-        self.home.write(&self.key(file.name), file.encode()).await
+        let mut bytes = Vec::with_capacity(file.content.len() + 48 * file.others.len() + 64);
+        put_frame(&mut bytes, 0, |to| put(to, file));
+        self.home.write(&self.key(file.name), bytes.into()).await
     }
 
     async fn read(&self, name: FileName) -> Result<LogFile, BaseError> {
@@ -222,9 +223,9 @@ impl LogFiles {
         let Some(bytes) = self.home.read_file(&key).await? else {
             return Err(BaseError::Missing(key));
         };
-        let file = LogFile::decode(name, &bytes);
-        file.map_err(|DecodeError(part)| {
-            BaseError::Damaged(format!("{key} is damaged: its {part} is not valid"))
+        let file = only_frame(&bytes).and_then(|file| read::<LogFile>(file).ok());
+        file.filter(|file| file.name == name).ok_or_else(|| {
+            BaseError::Damaged(format!("{key} is damaged: its checksum is not valid"))
         })
     }
 
@@ -249,60 +250,10 @@ impl LogFiles {
 }
 
 impl LogFile {
-    fn encode(&self) -> Bytes {
-        let mut others = Vec::with_capacity(24 * self.others.len());
-        for name in &self.others {
-            others.extend(name.covered.to_be_bytes());
-            others.extend(name.id.0.to_be_bytes());
-        }
-        let kind = match self.kind {
-            FileKind::Snapshot => "snapshot",
-            FileKind::Segment => "segment",
-        };
-        let mut to = Vec::with_capacity(self.content.len() + others.len() + 64);
-        let content = Column::Bytes(&self.content);
-        put(&mut to, &[kind.into(), Column::Bytes(&others), content]);
-        to.extend(crc32fast::hash(&to).to_le_bytes());
-        to.into()
-    }
-
-    fn decode(name: FileName, bytes: &Bytes) -> Result<Self, DecodeError> {
-        let (columns, sum) = bytes.split_last_chunk().ok_or(DecodeError("length"))?;
-        if crc32fast::hash(columns) != u32::from_le_bytes(*sum) {
-            return Err(DecodeError("checksum"));
-        }
-        let mut columns = Columns(columns);
-        let kind = match columns.text("kind")? {
-            "snapshot" => FileKind::Snapshot,
-            "segment" => FileKind::Segment,
-            _ => return Err(DecodeError("kind")),
-        };
-        let (others, rest) = columns.bytes("list")?.as_chunks::<24>();
-        if !rest.is_empty() {
-            return Err(DecodeError("list"));
-        }
-        let others = others.iter().map(|it| {
-            let (covered, id) = it.split_first_chunk().unwrap_or((&[0; 8], &[]));
-            FileName {
-                covered: u64::from_be_bytes(*covered),
-                id: FileId(number_of(id)),
-            }
-        });
-        let others = others.collect();
-        let content = bytes.slice_ref(columns.bytes("content")?);
-        columns.end()?;
-        Ok(Self {
-            name,
-            kind,
-            others,
-            content,
-        })
-    }
-
     /// Returns the entries of a segment.
     pub(in crate::engine) fn entries(&self) -> impl Iterator<Item = Result<&[u8], DecodeError>> {
-        let mut columns = Columns(&self.content);
-        std::iter::from_fn(move || (!columns.is_empty()).then(|| columns.bytes("entry")))
+        let mut rest = self.content.as_ref();
+        std::iter::from_fn(move || (!rest.is_empty()).then(|| take(&mut rest)))
     }
 }
 

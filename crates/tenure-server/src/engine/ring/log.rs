@@ -17,8 +17,8 @@ use tenure_register::{Expected, Failure, Files, Identity, Read, RegisterKey, Rep
 
 use super::SLOTS;
 use super::files::{BaseError, FileKind, LogFiles, key};
-use super::replica::Replica;
 use super::slot::{Draft, SlotValue, checksum, number_of};
+use crate::engine::replica::Replica;
 use crate::model::HistoryLimits;
 
 /// The number of slots that a server reads at once when there is a new entry.
@@ -500,7 +500,7 @@ impl RingLog {
                         let key = || self.files.key(file.name);
                         let damaged =
                             |detail: String| BaseError::Damaged(format!("{}: {detail}", key()));
-                        let entry = entry.map_err(|it| damaged(format!("it has no {}", it.0)))?;
+                        let entry = entry.map_err(|error| damaged(error.to_string()))?;
                         replica.apply(entry).map_err(damaged)?;
                     }
                 }

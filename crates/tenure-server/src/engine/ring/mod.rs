@@ -7,19 +7,17 @@
 //! ```
 //!
 //! [`LogRing`](tenure_core::ring::LogRing) decides what is read, named and overwritten, and this module
-//! does it: [`RingLog`] reads and replaces slots, [`Replica`] is the state that the entries make, and
-//! [`files`] are the snapshots and segments from which a server starts.
+//! does it: [`RingLog`] reads and replaces slots, and [`files`] are the snapshots and segments from which
+//! a server starts.
 
 mod files;
 mod log;
-mod replica;
 mod slot;
 #[cfg(test)]
 mod tests;
 
 pub(super) use files::{BaseError, BaseFiles, LogFiles};
 pub(super) use log::RingLog;
-pub(super) use replica::Replica;
 pub(super) use slot::{About, Draft, SlotValue};
 
 /// The number of slots. A home has at most as many values for the log, with little more than a

@@ -20,10 +20,11 @@ use super::log::Appended;
 use super::slot::BadSlot;
 use super::*;
 use crate::engine::Batch;
-use crate::engine::entry::put;
-use crate::engine::snapshot::Position;
-use crate::engine::testing::{alone, batches, delete};
-use crate::model::{ChangeSet, HistoryLimits, StoreId};
+use crate::engine::entry::Position;
+use crate::engine::entry::{put, put_frame};
+use crate::engine::replica::Replica;
+use crate::engine::tests::{alone, batches, delete};
+use crate::model::{ChangeSet, HistoryLimits};
 use crate::random::OsRandom;
 
 /// Returns the outcome of work over a home in memory, which does not wait.
@@ -33,7 +34,7 @@ fn now<T>(work: impl Future<Output = T>) -> T {
 
 fn about() -> About {
     About {
-        store: StoreId::parse(&"a1".repeat(16)).unwrap(),
+        store: "a1".repeat(16).try_into().unwrap(),
         home: "memory/0, here".into(),
         server: "store-1".into(),
         address: "http://store-1".into(),
@@ -113,8 +114,7 @@ fn the_value_of_a_slot_is_read_as_it_was_written_and_no_other_one_is() {
 #[test]
 fn a_value_of_a_later_format_is_told_from_damage() {
     let mut bytes = Vec::new();
-    put(&mut bytes, &[2_u64.into(), "something else".into()]);
-    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+    put_frame(&mut bytes, 0, |to| put(to, &(2_u32, "something else")));
     let bad = SlotValue::decode(&bytes).unwrap_err();
     assert_eq!(bad, BadSlot::Newer(2));
     assert_eq!(bad.refusal(9), Refusal::NewerFormat { found: 2 });

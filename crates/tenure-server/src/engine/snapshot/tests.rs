@@ -1,14 +1,19 @@
 //! Snapshots are read as they were written, and damage is found.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
 use tenure_core::Epoch;
 
 use super::*;
-use crate::engine::testing::{batches, stored};
-use crate::engine::{Batch, Document, Loaded};
-use crate::model::StoreId;
+use crate::engine::entry::{
+    EncodedLease, Entry, EntryKind, FRAME, Position, SnapshotHeader, frame_length,
+};
+use crate::engine::replica::Replica;
+use crate::engine::tests::{batches, stored};
+use crate::engine::{Batch, Document, Loaded, LoadedLease, OpenError};
+use crate::model::{HistoryLimits, LeaseKey};
 
 /// Writes a snapshot with this content, which covers entry 7.
 fn write(path: &Path, content: &Loaded<()>, leases: &[LoadedLease]) {
@@ -18,30 +23,43 @@ fn write(path: &Path, content: &Loaded<()>, leases: &[LoadedLease]) {
             sequence: 7,
             checksum: 3,
         },
+        revision: content.revision,
         is_final: false,
+        is_guarded: false,
     };
-    let file = fs::File::create(path).unwrap();
-    let mut writer = SnapshotWriter::begin(file, &header, content).unwrap();
+    let mut bytes = Vec::new();
+    let to = |part: &[u8]| {
+        bytes.extend_from_slice(part);
+        Ok::<_, OpenError>(())
+    };
+    let mut writer = SnapshotWriter::begin(to, header, content).unwrap();
     for (key, stored, revision) in leases {
-        writer.lease(key, stored, *revision).unwrap();
+        let lease = EncodedLease::new(stored, &[], *revision);
+        writer.lease(key, &lease).unwrap();
     }
-    let bytes = writer.finish().unwrap();
-    assert_eq!(fs::metadata(path).unwrap().len(), bytes);
+    let len = writer.finish().unwrap();
+    assert_eq!(bytes.len() as u64, len);
+    fs::write(path, bytes).unwrap();
 }
 
 /// Reads a snapshot after these changes.
 fn read(path: &Path, batches: &[Batch]) -> Result<(Loaded<()>, Vec<LoadedLease>), OpenError> {
-    let (mut reader, mut content) = SnapshotReader::open(path)?;
-    let mut changed = ChangedLeases::new();
+    let mut replica = Replica::open(path, HistoryLimits::NONE)?;
     for batch in batches {
-        content.apply(batch, &mut changed).unwrap();
+        let entry = Entry {
+            sequence: replica.at.sequence + 1,
+            follows: replica.at.checksum,
+            kind: EntryKind::Changes,
+            note: None,
+            batch: Cow::Borrowed(batch),
+        };
+        replica.add(&entry, 3).unwrap();
     }
-    let (damaged, mut leases) = (reader.damaged(), Vec::new());
-    merge(&mut reader, changed, |lease| {
-        leases.push(decoded(lease, &damaged)?);
-        Ok::<_, OpenError>(())
-    })?;
-    Ok((content, leases))
+    let mut leases = Vec::new();
+    replica.leases(|lease| leases.push(lease))?;
+    // They would lack the leases of the file.
+    assert!(replica.loaded().is_err(), "the leases of a file twice");
+    Ok((replica.content, leases))
 }
 
 fn content() -> Loaded<()> {
@@ -51,7 +69,7 @@ fn content() -> Loaded<()> {
         content: vec![7; 3_000].into(),
     };
     let mut content = Loaded::<()> {
-        store_id: StoreId::parse(&"a1".repeat(16)),
+        store_id: "a1".repeat(16).try_into().ok(),
         revision: 9,
         documents: [("a".into(), document)].into(),
         ..Loaded::default()
@@ -103,7 +121,7 @@ fn a_snapshot_of_a_snapshot_and_of_changes_has_what_the_changes_make() {
 }
 
 #[test]
-fn a_snapshot_with_more_than_one_chunk_is_read_whole() {
+fn a_snapshot_with_more_than_one_frame_is_read_whole_and_a_missing_frame_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("snapshot");
     let leases: Vec<_> = (0..3_000)
@@ -117,6 +135,20 @@ fn a_snapshot_with_more_than_one_chunk_is_read_whole() {
         .collect();
     write(&path, &content(), &leases);
     assert_eq!(read(&path, &[]).unwrap().1, leases);
+    let bytes = fs::read(&path).unwrap();
+    let mut frames = vec![bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1];
+    while let Some(at) = frames.last()
+        && let Some(len) = frame_length(&bytes[*at..])
+    {
+        frames.push(at + FRAME + len as usize);
+    }
+    assert!(frames.len() > 3, "{frames:?}");
+    for frame in frames.windows(2) {
+        let without = [&bytes[..frame[0]], &bytes[frame[1]..]].concat();
+        fs::write(&path, without).unwrap();
+        let error = read(&path, &[]).map(|_| ()).unwrap_err();
+        assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    }
 }
 
 #[test]

@@ -1,109 +1,58 @@
 //! The writer of snapshots.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::borrow::Cow;
 
-use tenure_core::lease::Stored;
-
-use super::{CHUNK, CHUNK_HEADER, FORMAT, MAGIC, SnapshotHeader, kind};
+use super::{CHUNK, KIND};
 use crate::engine::Loaded;
-use crate::engine::entry::{Column, columns, put, put_nested, term_columns};
-use crate::model::LeaseKey;
+use crate::engine::entry::{EncodedLease, Item, SnapshotHeader, format_line, put, put_frame};
+use crate::model::{Deleted, DocumentChange, LeaseKey};
 
-/// Writes a snapshot.
+/// Writes a snapshot: calls a function with consecutive parts of the file.
 ///
-/// Each chunk is synced at once. So the disk works evenly, and the commits of the store that go on
-/// meanwhile do not wait for a large sync at the end.
+/// A file is to be synced after each part. So the disk works evenly, and the commits of the store that
+/// go on meanwhile do not wait for a large sync at the end.
 #[derive(Debug)]
-pub(in crate::engine) struct SnapshotWriter<W> {
-    to: W,
-    /// The kind of the items in the chunk.
-    kind: u8,
-    /// The items of the next chunk.
+pub(in crate::engine) struct SnapshotWriter<F> {
+    to: F,
+    /// The items of the next frame.
     chunk: Vec<u8>,
-    items: u32,
-    /// The number of items of all chunks but the header.
-    total: u64,
+    /// The checksum of the frame before.
+    sum: u32,
+    /// The size so far.
     bytes: u64,
-    /// The checksum over the checksums of the chunks.
-    sum: crc32fast::Hasher,
 }
 
-/// The place of a snapshot.
-pub(in crate::engine) trait SnapshotTarget: Write {
-    /// Makes everything that was written durable, if this is a file.
-    fn sync(&mut self, is_complete: bool) -> io::Result<()>;
-}
-
-impl SnapshotTarget for File {
-    fn sync(&mut self, is_complete: bool) -> io::Result<()> {
-        match is_complete {
-            true => self.sync_all(),
-            false => self.sync_data(),
-        }
-    }
-}
-
-impl SnapshotTarget for &mut Vec<u8> {
-    fn sync(&mut self, _: bool) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<W: SnapshotTarget> SnapshotWriter<W> {
-    /// Begins a snapshot in an empty file, with everything but its leases.
+impl<E, F: FnMut(&[u8]) -> Result<(), E>> SnapshotWriter<F> {
+    /// Begins a snapshot, with everything but its leases.
     pub(in crate::engine) fn begin(
-        to: W,
-        header: &SnapshotHeader,
+        to: F,
+        header: SnapshotHeader,
         content: &Loaded<()>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, E> {
         let mut writer = Self {
             to,
-            kind: kind::HEADER,
             chunk: Vec::with_capacity(CHUNK + 4_096),
-            items: 0,
-            total: 0,
+            sum: 0,
             bytes: 0,
-            sum: crc32fast::Hasher::new(),
         };
-        let magic = format!("{MAGIC}{FORMAT}\n");
-        writer.to.write_all(magic.as_bytes())?;
-        writer.bytes += magic.len() as u64;
-        // Names and numbers always have a form in JSON.
-        let floors = serde_json::to_string(&content.floors).unwrap_or_default();
-        writer.item(kind::HEADER, |to| {
-            put(
-                to,
-                &[
-                    header.store.as_str().into(),
-                    header.covers.sequence.into(),
-                    u64::from(header.covers.checksum).into(),
-                    u64::from(header.is_final).into(),
-                    u64::from(content.is_guarded).into(),
-                    content.revision.into(),
-                    floors.as_str().into(),
-                ],
-            );
-        })?;
+        writer.write(&format_line(KIND))?;
+        writer.item(&Item::Snapshot(header))?;
+        writer.item(&Item::Floors(Cow::Borrowed(&content.floors)))?;
         for document in content.documents.values() {
-            writer.item(kind::DOCUMENT, |to| {
-                let name = document.name.as_str().into();
-                let content = Column::Bytes(&document.content);
-                put(to, &[name, document.revision.into(), content]);
-            })?;
+            writer.item(&Item::Document(Cow::Owned(DocumentChange {
+                name: document.name.clone(),
+                revision: document.revision,
+                content: Some(document.content.clone()),
+            })))?;
         }
         for (key, retired) in &content.deleted {
-            writer.item(kind::DELETED, |to| {
-                let (namespace, lease) = key.names();
-                put(to, &[namespace.into(), lease.into(), Column::Ids(retired)]);
-            })?;
+            // The floors have its last epoch.
+            let (last, retired) = (None, retired.clone());
+            let deleted = Cow::Owned(Deleted { last, retired });
+            writer.item(&Item::Deleted(key.as_str(), deleted))?;
         }
         for (key, term) in content.history.iter() {
-            writer.item(kind::TERM, |to| {
-                let (namespace, lease) = key.names();
-                put(to, &[namespace.into(), lease.into()]);
-                put(to, &term_columns(term));
-            })?;
+            writer.item(&Item::Term(key.as_str(), Cow::Borrowed(term)))?;
         }
         Ok(writer)
     }
@@ -112,68 +61,41 @@ impl<W: SnapshotTarget> SnapshotWriter<W> {
     pub(in crate::engine) fn lease(
         &mut self,
         key: &LeaseKey,
-        stored: &Stored,
-        revision: u64,
-    ) -> io::Result<()> {
-        self.item(kind::LEASE, |to| {
-            put(to, &columns(key, stored, &stored.retired, revision));
-        })
+        lease: &EncodedLease<'_>,
+    ) -> Result<(), E> {
+        self.item(&Item::Lease(key.as_str(), Cow::Borrowed(lease)))
     }
 
-    /// Adds an encoded lease.
-    pub(in crate::engine) fn encoded_lease(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.item(kind::LEASE, |to| to.extend_from_slice(bytes))
-    }
-
-    /// Ends the snapshot. Then all of it is durable. Returns its size in bytes.
-    pub(in crate::engine) fn finish(mut self) -> io::Result<u64> {
+    /// Ends the snapshot. Returns its size in bytes.
+    pub(in crate::engine) fn finish(mut self) -> Result<u64, E> {
+        self.item(&Item::End)?;
         self.flush()?;
-        let sum = self.sum.clone().finalize();
-        let total = self.total;
-        self.item(kind::END, |to| {
-            put(to, &[total.into(), u64::from(sum).into()]);
-        })?;
-        self.flush()?;
-        self.to.sync(true)?;
         Ok(self.bytes)
     }
 
-    /// Adds an item, whose bytes `write` appends.
-    fn item(&mut self, kind: u8, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
-        if kind != self.kind || self.chunk.len() >= CHUNK {
-            self.flush()?;
-            self.kind = kind;
+    fn item(&mut self, item: &Item<'_>) -> Result<(), E> {
+        put(&mut self.chunk, item);
+        match self.chunk.len() >= CHUNK {
+            true => self.flush(),
+            false => Ok(()),
         }
-        put_nested(&mut self.chunk, write);
-        self.items += 1;
-        Ok(())
     }
 
-    /// Writes the chunk, if it has an item.
-    fn flush(&mut self) -> io::Result<()> {
-        if self.items == 0 {
+    /// Writes the items as a frame.
+    fn flush(&mut self) -> Result<(), E> {
+        if self.chunk.is_empty() {
             return Ok(());
         }
-        let content = lz4_flex::compress_prepend_size(&self.chunk);
-        let mut header = [0; CHUNK_HEADER];
-        header[0] = self.kind;
-        header[1..5].copy_from_slice(&self.items.to_le_bytes());
-        // A chunk has little more than 1 MiB, or a single item.
-        let len = u32::try_from(content.len()).map_err(io::Error::other)?;
-        header[5..9].copy_from_slice(&len.to_le_bytes());
-        let mut sum = crc32fast::Hasher::new();
-        sum.update(&header[..9]);
-        sum.update(&content);
-        let sum = sum.finalize();
-        header[9..].copy_from_slice(&sum.to_le_bytes());
-        self.to.write_all(&header)?;
-        self.to.write_all(&content)?;
-        self.to.sync(false)?;
-        self.bytes += (header.len() + content.len()) as u64;
-        self.sum.update(&sum.to_le_bytes());
-        self.total += u64::from(self.items);
-        self.items = 0;
+        let mut frame = Vec::new();
+        self.sum = put_frame(&mut frame, self.sum, |to| {
+            to.extend(lz4_flex::compress_prepend_size(&self.chunk));
+        });
         self.chunk.clear();
-        Ok(())
+        self.write(&frame)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), E> {
+        self.bytes += bytes.len() as u64;
+        (self.to)(bytes)
     }
 }

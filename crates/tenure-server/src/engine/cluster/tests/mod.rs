@@ -32,9 +32,9 @@ use super::status::ClusterStatus;
 use super::{LogHome, backup, init, recover, restore};
 use crate::config::{ClusterAccess, ClusterConfig};
 use crate::engine::entry::Entry;
-use crate::engine::log_lines::LogLines;
 use crate::engine::ring::SlotValue;
-use crate::engine::testing::{alone, batches, delete, write};
+use crate::engine::tests::log_lines::LogLines;
+use crate::engine::tests::{alone, batches, delete, write};
 use crate::engine::{AppendError, Batch, Loaded, Log};
 use crate::model::{ChangeSet, Content, History, HistoryLimits, LeaseKey, TermRecord};
 

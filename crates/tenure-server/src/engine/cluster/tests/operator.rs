@@ -11,7 +11,8 @@ use super::super::RecoverError;
 use super::starts::of_later_format;
 use super::*;
 use crate::engine::backup::BackupFile;
-use crate::engine::restore::{Backup, REVISIONS_AHEAD, restore as restore_folder};
+use crate::engine::replica::Replica;
+use crate::engine::restore::{REVISIONS_AHEAD, restore as restore_folder};
 use crate::engine::{
     BackupError, Contents, Existing, RestoreError, Restored, backup as backup_folder, open,
 };
@@ -54,10 +55,15 @@ impl Folder {
         restore(&reached(home), &self.path(), &no_wait)
     }
 
+    /// Returns the content of the backup.
+    fn loaded(&self) -> Loaded {
+        let replica = Replica::open(&self.path(), HistoryLimits::NONE);
+        replica.unwrap().loaded().unwrap()
+    }
+
     /// Checks the content of the backup.
     fn check(&self, model: &Model) {
-        let backup = Backup::open(&self.path()).unwrap();
-        model.check(&backup.loaded, "the backup");
+        model.check(&self.loaded(), "the backup");
     }
 }
 
@@ -169,7 +175,7 @@ fn a_final_backup_deposes_the_owner_and_no_server_takes_the_log_over() {
     );
     assert_eq!(contents.revision, owner.revision);
     files.check(&model);
-    check_rest(&Backup::open(&files.path()).unwrap().loaded);
+    check_rest(&files.loaded());
     let before = tail_of(&home);
     assert_eq!(before.tail.state, TailState::Retired);
 
@@ -470,7 +476,7 @@ fn after_a_recovery_epochs_and_revisions_are_far_above_and_all_leases_are_there(
         assert_eq!(next.generation, before.tail.generation + 2);
         assert_eq!(next.loaded.leases.len(), count);
         assert_eq!(next.revision, after.revision);
-        let last = next.loaded.last_epoch().unwrap().get();
+        let last = Contents::of_all(&next.loaded).last_epoch.unwrap();
         assert!(last >= recovered.epochs_above, "{last}");
         next.write().unwrap();
         check_chain(&home);
@@ -493,7 +499,7 @@ fn a_standby_that_runs_during_a_recovery_grants_no_lower_epochs_than_a_server_th
         assert!(standby.step().unwrap().is_none());
         let recovered = recover(&reached(&home), &no_wait).unwrap();
         let next = standby.own();
-        let last = next.loaded.last_epoch().unwrap().get();
+        let last = Contents::of_all(&next.loaded).last_epoch.unwrap();
         assert_eq!(last, recovered.epochs_above);
         assert_eq!(next.loaded.leases.len(), entries);
     }

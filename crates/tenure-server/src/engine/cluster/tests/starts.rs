@@ -2,7 +2,7 @@
 
 use super::super::StandbyError;
 use super::*;
-use crate::engine::entry::put;
+use crate::engine::entry::{put, put_frame};
 
 /// A home whose last owner has handed the log over.
 fn vacant() -> FaultyHome {
@@ -31,8 +31,7 @@ fn text(home: &FaultyHome) -> String {
 /// The value of a format that a later version writes.
 pub(super) fn of_later_format() -> Vec<u8> {
     let mut bytes = Vec::new();
-    put(&mut bytes, &[2_u64.into()]);
-    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+    put_frame(&mut bytes, 0, |to| put(to, &(2_u32, "something else")));
     bytes
 }
 

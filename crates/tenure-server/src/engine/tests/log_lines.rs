@@ -8,7 +8,7 @@ use tracing::subscriber::{DefaultGuard, NoSubscriber, set_default};
 
 /// The lines that this thread logs.
 #[derive(Clone, Default)]
-pub(super) struct LogLines(Arc<Mutex<Vec<u8>>>);
+pub(in crate::engine) struct LogLines(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for LogLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -23,7 +23,7 @@ impl io::Write for LogLines {
 
 impl LogLines {
     /// Logs into these lines until the guard is dropped.
-    pub(super) fn begin(&self) -> DefaultGuard {
+    pub(in crate::engine) fn begin(&self) -> DefaultGuard {
         // While there is only one subscriber, tracing asks the thread that comes first to a log call
         // whether anyone wants its lines, and remembers the answer. That may be the thread of another
         // test, which has no subscriber. With a second subscriber it asks all of them.
@@ -38,16 +38,16 @@ impl LogLines {
         set_default(subscriber)
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(in crate::engine) fn text(&self) -> String {
         String::from_utf8(self.lock().clone()).unwrap()
     }
 
-    pub(super) fn count(&self, text: &str) -> usize {
+    pub(in crate::engine) fn count(&self, text: &str) -> usize {
         self.text().matches(text).count()
     }
 
     #[track_caller]
-    pub(super) fn assert_once(&self, text: &str) {
+    pub(in crate::engine) fn assert_once(&self, text: &str) {
         assert_eq!(self.count(text), 1, "{text:?} in\n{}", self.text());
     }
 

@@ -1,4 +1,6 @@
-//! Changes for the tests of engines.
+//! Helpers for the tests of engines.
+
+pub(super) mod log_lines;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use tenure_core::lease::{
 };
 use tenure_core::{Epoch, Instant as CoreInstant, UnixMillis};
 
+use super::first_revision;
 use crate::model::{
     Cause, ChangeSet, Content, Deleted, LeaseChange, LeaseKey, LeaseVersion, TermRecord,
 };
@@ -140,4 +143,13 @@ pub(super) fn batches(
         }
     }
     (batches, retired)
+}
+
+#[test]
+fn the_first_revision_is_the_time_and_leaves_room_for_later_ones() {
+    let first = |wall| first_revision(UnixMillis::new(wall));
+    assert_eq!(first(1_795_230_310_385), 1_795_230_310_385_000);
+    assert_eq!((first(0), first(u64::MAX)), (0, 0));
+    let last = (1 << 52) / 1_000;
+    assert_eq!((first(last), first(last + 1)), (last * 1_000, 0));
 }
