@@ -48,7 +48,7 @@ pub struct HomeCall {
 type Act = dyn Fn(Option<&MemoryHome>) -> HomeAnswer + Send + Sync;
 
 /// The answer to a call.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct HomeAnswer {
     /// Whether the home has changed.
     is_change: bool,
@@ -58,12 +58,6 @@ pub struct HomeAnswer {
 impl fmt::Debug for HomeCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind)
-    }
-}
-
-impl fmt::Debug for HomeAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_change { "changed" } else { "read" })
     }
 }
 

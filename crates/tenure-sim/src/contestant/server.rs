@@ -54,7 +54,6 @@ pub(super) struct Server {
     exits: Option<Instant>,
     /// The time at which the driver can do more.
     due: Option<Instant>,
-    is_serving: bool,
 }
 
 /// The store of one generation. It is dropped when the ownership is over.
@@ -186,7 +185,6 @@ impl Server {
             changes: 0,
             exits: None,
             due: None,
-            is_serving: false,
         };
         server.run(context);
         server
@@ -265,14 +263,9 @@ impl Server {
     /// Makes the store of a generation. All leases count as renewed now.
     fn reign(&self, context: &mut Context<'_>, generation: u64, durable: Option<Stored>) -> Reign {
         let lease = durable.clone().map(|lease| Rc::new(lease) as DurableState);
-        let mut store = None;
-        let effects = context.collect(|context| {
-            store = Some(Store::start(&self.term, lease.as_ref(), context));
-        });
-        debug_assert!(effects.is_empty(), "a store that starts has no effects");
         Reign {
             generation,
-            store: store.expect("it was made"),
+            store: Store::start(&self.term, lease.as_ref(), context),
             durable,
         }
     }
@@ -300,7 +293,6 @@ impl Server {
                 self.handle_event(context, event);
             }
         }
-        self.is_serving = self.serves();
         if self.exits.is_some_and(|at| at <= context.now) {
             context.emit(ProcessEffect::Exit);
         }
@@ -347,7 +339,7 @@ impl Process for Server {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let reign = self.reign.as_ref().filter(|_| self.is_serving);
+        let reign = self.reign.as_ref().filter(|_| self.serves());
         let store = reign.and_then(|it| it.store.poll_timeout());
         [self.due, store, self.exits].into_iter().flatten().min()
     }
