@@ -27,6 +27,7 @@ mod snapshots;
 
 use std::borrow::Cow;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use tracing::{error, warn};
@@ -136,26 +137,30 @@ pub(in crate::engine) fn place(
     path: &Path,
     replica: &mut Replica,
 ) -> Result<(), OpenError> {
-    let (covers, store) = (replica.at, replica.content.store_id.clone());
-    let written = folder
-        .write_snapshot(path, replica, |_| Ok(()))
-        .and_then(|_| {
-            let place = || {
-                let log = LogFile::reserve(folder.unused_log(), 0)?;
-                let first = folder.log(covers.sequence + 1);
-                log.begin(first, &store.unwrap_or_default(), covers)?;
-                fs::rename(path, folder.snapshot(covers.sequence))?;
-                folder.sync()
-            };
-            place().map_err(OpenError::io(folder.path()))
-        });
+    let covers = replica.at.sequence;
+    let written = folder.write_snapshot(path, replica, |_| Ok(()));
+    let written = written.and_then(|_| {
+        let name = || {
+            file_after(replica, folder)?;
+            fs::rename(path, folder.snapshot(covers))?;
+            folder.sync()
+        };
+        name().map_err(OpenError::io(folder.path()))
+    });
     if written.is_err() {
         // Nothing here could pass for a store, also if only the last sync failed.
         let _ = fs::remove_file(path);
-        let _ = fs::remove_file(folder.snapshot(covers.sequence));
+        let _ = fs::remove_file(folder.snapshot(covers));
         let _ = folder.sync();
     }
     written
+}
+
+/// Begins a file of the log behind this state. Its name is durable once the directory is synced.
+fn file_after(replica: &Replica, folder: &Folder) -> io::Result<LogFile> {
+    let store = replica.content.store_id.clone().unwrap_or_default();
+    let path = folder.log(replica.at.sequence + 1);
+    LogFile::reserve(folder.unused_log(), 0)?.begin(path, &store, replica.at)
 }
 
 impl FileLog {
@@ -166,23 +171,19 @@ impl FileLog {
         replica: &Replica,
         history: HistoryLimits,
     ) -> Result<Self, OpenError> {
-        let store = replica.content.store_id.clone().unwrap_or_default();
-        let last = replica.at;
-        let begin = || {
-            let reserved = LogFile::reserve(folder.unused_log(), 0)?;
-            let file = reserved.begin(folder.log(last.sequence + 1), &store, last)?;
+        let file = file_after(replica, &folder).and_then(|file| {
             folder.sync()?;
             Ok(file)
-        };
-        let file = begin().map_err(OpenError::io(folder.path()))?;
+        });
+        let file = file.map_err(OpenError::io(folder.path()))?;
         Ok(Self {
             snapshots: Snapshots::new(folder.path(), history),
-            store,
+            store: replica.content.store_id.clone().unwrap_or_default(),
             file,
             complete: None,
             next: None,
             lacks_space: false,
-            last,
+            last: replica.at,
             revision: replica.revision(),
             frame: Vec::new(),
             folder,
