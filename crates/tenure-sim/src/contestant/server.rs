@@ -12,7 +12,9 @@ use tenure_core::lease::Stored;
 use tenure_core::lease::candidate::Timings;
 use tenure_core::ownership::OwnershipTimings;
 use tenure_core::{Instant, NodeId};
-use tenure_server::simulation::{ClusterServer, Driver, Owner, SimulatedClock, Uncommitted};
+use tenure_server::simulation::{
+    ClusterServer, Driver, SimulatedClock, SimulatedOwner, Uncommitted,
+};
 
 use super::log_home::HomeLink;
 use super::store::Store;
@@ -69,27 +71,27 @@ struct Reign {
 #[derive(Debug, Default)]
 struct Shared {
     /// The change that is to be committed next.
-    pending: Option<Change>,
+    pending: Option<PendingChange>,
     /// Whether the server gives the log up.
     resigns: bool,
-    events: Vec<Event>,
+    events: Vec<OwnershipEvent>,
 }
 
 /// The lease after some writes of the store.
 #[derive(Clone, Debug)]
-struct Change {
+struct PendingChange {
     id: u64,
     lease: Stored,
     writes: u32,
 }
 
 #[derive(Debug)]
-enum Event {
+enum OwnershipEvent {
     /// The server owns the log: the generation, the last revision and the lease.
     Took(u64, u64, Option<Stored>),
     /// A change has this revision.
-    Committed(u64, Change),
-    Undone(Change),
+    Committed(u64, PendingChange),
+    Undone(PendingChange),
     /// The ownership is over.
     Over,
 }
@@ -104,7 +106,7 @@ async fn run(
     loop {
         let owned = server.follow(async |owner| {
             let _ = own(owner, &shared, &clock).await;
-            shared.borrow_mut().events.push(Event::Over);
+            shared.borrow_mut().events.push(OwnershipEvent::Over);
         });
         if owned.await.is_err() {
             clock.wait_until(clock.now() + pause).await;
@@ -114,7 +116,7 @@ async fn run(
 
 /// Commits the changes of the store, as its queue of commits does.
 async fn own(
-    mut owner: Owner,
+    mut owner: SimulatedOwner,
     shared: &RefCell<Shared>,
     clock: &SimulatedClock,
 ) -> Result<(), Uncommitted> {
@@ -122,7 +124,7 @@ async fn own(
     {
         let mut shared = shared.borrow_mut();
         (shared.pending, shared.resigns) = (None, false);
-        let took = Event::Took(owner.generation, owner.revision, lease);
+        let took = OwnershipEvent::Took(owner.generation, owner.revision, lease);
         shared.events.push(took);
     }
     loop {
@@ -140,13 +142,13 @@ async fn own(
             let mut shared = shared.borrow_mut();
             match committed {
                 Ok(()) => {
-                    let committed = Event::Committed(owner.revision, change);
+                    let committed = OwnershipEvent::Committed(owner.revision, change);
                     shared.events.push(committed);
                 }
                 Err(Uncommitted::Undone) => {
                     // The store begins again, without what it has changed since.
                     shared.pending = None;
-                    shared.events.push(Event::Undone(change));
+                    shared.events.push(OwnershipEvent::Undone(change));
                 }
                 Err(over) => return Err(over),
             }
@@ -217,13 +219,13 @@ impl Server {
             lease.metadata.insert(CHANGE.into(), id.to_string());
             let pending = &mut self.shared.borrow_mut().pending;
             let writes = 1 + pending.as_ref().map_or(0, |it| it.writes);
-            *pending = Some(Change { id, lease, writes });
+            *pending = Some(PendingChange { id, lease, writes });
         }
     }
 
-    fn handle_event(&mut self, context: &mut Context<'_>, event: Event) {
+    fn handle_event(&mut self, context: &mut Context<'_>, event: OwnershipEvent) {
         match event {
-            Event::Took(generation, revision, lease) => {
+            OwnershipEvent::Took(generation, revision, lease) => {
                 let id = lease.as_ref().and_then(|it| it.metadata.get(CHANGE));
                 context.record(HistoryEventKind::Loaded {
                     generation,
@@ -232,7 +234,7 @@ impl Server {
                 });
                 self.reign = Some(self.reign(context, generation, lease));
             }
-            Event::Committed(revision, change) => {
+            OwnershipEvent::Committed(revision, change) => {
                 context.record(HistoryEventKind::Acknowledged {
                     revision,
                     change: change.id,
@@ -244,14 +246,14 @@ impl Server {
                     self.drive(context, ProcessInput::Written);
                 }
             }
-            Event::Undone(change) => {
+            OwnershipEvent::Undone(change) => {
                 context.record(HistoryEventKind::Undone(change.id));
                 if let Some(reign) = self.reign.take() {
                     let reign = self.reign(context, reign.generation, reign.durable);
                     self.reign = Some(reign);
                 }
             }
-            Event::Over => {
+            OwnershipEvent::Over => {
                 self.reign = None;
                 if self.exits.is_some() {
                     context.emit(ProcessEffect::Exit);

@@ -180,12 +180,12 @@ impl ClusterServer {
     /// # Errors
     ///
     /// The log is damaged.
-    pub async fn follow(&mut self, own: impl AsyncFnOnce(Owner)) -> Result<(), String> {
+    pub async fn follow(&mut self, own: impl AsyncFnOnce(SimulatedOwner)) -> Result<(), String> {
         let taken_over = self.standby.follow().await;
         let taken_over = taken_over.map_err(|ended| format!("{ended:?}"))?;
         let (loaded, mut log) = (taken_over.loaded, taken_over.log);
         let writer = log.writer.take();
-        let owner = Owner {
+        let owner = SimulatedOwner {
             generation: taken_over.generation,
             revision: loaded.revision,
             lease: loaded.leases.into_iter().next().map(|(_, lease, _)| lease),
@@ -204,7 +204,7 @@ impl ClusterServer {
 
 /// An ownership of the log. The store has a single lease.
 #[derive(Debug)]
-pub struct Owner {
+pub struct SimulatedOwner {
     /// The number of the ownership.
     pub generation: u64,
     /// The revision of the last change.
@@ -233,7 +233,7 @@ impl Uncommitted {
     }
 }
 
-impl Owner {
+impl SimulatedOwner {
     /// Commits the next state of the lease.
     ///
     /// # Errors
