@@ -12,7 +12,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tenure", &["tenure-azure", "tenure-config", "tenure-core"]),
     ("tenure-register", &["tenure-core"]),
     ("tenure-server", &["tenure-core", "tenure-register"]),
-    ("tenure-sim", &["tenure-core"]),
+    (
+        "tenure-sim",
+        &["tenure-core", "tenure-register", "tenure-server"],
+    ),
     ("tenure-lab", &["tenure", "tenure-core", "tenure-sim"]),
     (
         "tenure-cli",

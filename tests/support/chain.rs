@@ -45,37 +45,51 @@ pub struct Audited {
     pub last: u64,
 }
 
-/// The columns of a slot, in their order.
-const COLUMNS: [(&str, Form); 21] = [
+/// The fields of a slot, in their order, in the form of postcard.
+const FIELDS: [(&str, Form); 20] = [
     ("format", Form::Number),
-    ("home", Form::Hex),
+    ("home", Form::Id),
     ("generation", Form::Number),
     ("sequence", Form::Number),
     ("undone", Form::Number),
-    ("state", Form::Text),
-    ("owner", Form::Hex),
-    ("ownership_ms", Form::Number),
-    ("previous", Form::Hex),
-    ("base", Form::Hex),
-    ("covered", Form::Number),
+    ("state", Form::State),
+    ("owner", Form::Id),
+    ("ownership_seconds", Form::Number),
+    ("ownership_nanoseconds", Form::Number),
+    ("previous", Form::Optional(&Form::Id)),
+    ("base", Form::Base),
     ("store", Form::Text),
     ("place", Form::Text),
     ("server", Form::Text),
     ("address", Form::Text),
     ("since_ms", Form::Number),
-    ("successor", Form::Text),
+    ("successor", Form::Optional(&Form::Text)),
     ("guarded", Form::Number),
-    ("version", Form::Text),
     ("revision", Form::Number),
-    ("content", Form::Hex),
+    ("content", Form::Bytes),
 ];
+
+const STATES: [&str; 4] = ["owned", "vacant", "restoring", "retired"];
 
 #[derive(Clone, Copy)]
 enum Form {
+    /// Groups of seven bits, the lowest one first.
     Number,
+    /// The same with 128 bits.
+    Id,
+    /// The index of a state.
+    State,
+    /// The length, and the bytes.
     Text,
-    Hex,
+    Bytes,
+    /// One, and the value; or zero.
+    Optional(&'static Self),
+    /// The newest file and the last entry of a base, or zero.
+    Base,
 }
+
+/// The length and the checksum before the fields.
+const FRAME: usize = 8;
 
 impl Link {
     /// Reads the value of a slot.
@@ -85,21 +99,12 @@ impl Link {
     /// It is not an entry.
     pub fn read(at: u64, slot: u64, bytes: &[u8]) -> Result<Self, String> {
         let not_valid = || format!("slot {slot} at {at} is not an entry");
-        let (mut rest, _) = bytes.split_last_chunk::<4>().ok_or_else(not_valid)?;
+        let mut rest = bytes.get(FRAME..).ok_or_else(not_valid)?;
         let mut entry = json!({"checksum": hex(&digest(&SHA256, bytes).as_ref()[..16])});
-        for (name, form) in COLUMNS {
-            let column = column(&mut rest).ok_or_else(not_valid)?;
-            entry[name] = match (column, form) {
-                (None, _) => Value::Null,
-                (Some(bytes), Form::Number) => {
-                    let mut number = [0; 8];
-                    number[..bytes.len()].copy_from_slice(bytes);
-                    u64::from_le_bytes(number).into()
-                }
-                (Some(bytes), Form::Text) => String::from_utf8_lossy(bytes).into(),
-                (Some(bytes), Form::Hex) => hex(bytes).into(),
-            };
+        for (name, form) in FIELDS {
+            entry[name] = form.take(&mut rest).ok_or_else(not_valid)?;
         }
+        entry["covered"] = entry["base"]["covered"].clone();
         Ok(Self { at, slot, entry })
     }
 
@@ -126,23 +131,48 @@ impl Link {
     }
 }
 
-/// Takes the next column: its length and one more, in groups of seven bits, and its bytes.
-fn column<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
-    let mut length = 0;
-    for shift in (0..).step_by(7) {
+impl Form {
+    /// Takes the next field.
+    fn take(self, rest: &mut &[u8]) -> Option<Value> {
+        Some(match self {
+            Self::Number => u64::try_from(take_number(rest)?).ok()?.into(),
+            Self::Id => format!("{:032x}", take_number(rest)?).into(),
+            Self::State => (*STATES.get(take_number(rest)? as usize)?).into(),
+            Self::Text => String::from_utf8_lossy(take_bytes(rest)?).into(),
+            Self::Bytes => hex(take_bytes(rest)?).into(),
+            Self::Optional(form) => match take_number(rest)? {
+                0 => Value::Null,
+                _ => form.take(rest)?,
+            },
+            Self::Base => match take_number(rest)? {
+                0 => Value::Null,
+                _ => json!({
+                    "newest": Self::Id.take(rest)?,
+                    "covered": Self::Number.take(rest)?,
+                }),
+            },
+        })
+    }
+}
+
+fn take_number(rest: &mut &[u8]) -> Option<u128> {
+    let mut number = 0;
+    for shift in (0..128).step_by(7) {
         let (first, more) = rest.split_first()?;
         *rest = more;
-        length |= usize::from(first & 0x7f) << shift;
+        number |= u128::from(first & 0x7f) << shift;
         if first & 0x80 == 0 {
-            break;
+            return Some(number);
         }
     }
-    let Some(length) = length.checked_sub(1) else {
-        return Some(None);
-    };
-    let (column, more) = rest.split_at_checked(length)?;
+    None
+}
+
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(take_number(rest)?).ok()?;
+    let (bytes, more) = rest.split_at_checked(length)?;
     *rest = more;
-    Some(Some(column))
+    Some(bytes)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -419,16 +449,23 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_read_by_its_columns() {
-        let mut bytes = vec![2, 1];
-        // All further columns are missing.
-        bytes.extend([0; 20]);
-        bytes.extend([0; 4]);
+    fn a_slot_is_read_by_its_fields() {
+        let mut bytes = vec![0; FRAME];
+        bytes.extend([1, 5, 2, 0x83, 0x01, 0, 1, 7, 3, 0, 1, 9, 1, 11, 100]);
+        bytes.extend(b"\x02st\x01p\x01s\x01a\x04\x00\x01\x06\x01e");
         let link = Link::read(7, 3, &bytes).unwrap();
-        assert_eq!(
-            (&link.entry["format"], &link.entry["store"]),
-            (&json!(1), &Value::Null)
-        );
+        for (name, value) in [
+            ("format", json!(1)),
+            ("sequence", json!(131)),
+            ("state", json!("vacant")),
+            ("previous", json!(format!("{:032x}", 9))),
+            ("covered", json!(100)),
+            ("store", json!("st")),
+            ("successor", Value::Null),
+            ("revision", json!(6)),
+        ] {
+            assert_eq!(link.entry[name], value, "{name}");
+        }
         assert!(Link::read(7, 3, &bytes[..20]).is_err());
     }
 }

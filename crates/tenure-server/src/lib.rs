@@ -89,6 +89,9 @@ pub use config::{
 };
 pub use config::{LimitError, LimitSetting, Limits, StoreConfig};
 pub use engine::RecoverError;
+#[cfg(feature = "simulation")]
+#[doc(hidden)] // For the simulator.
+pub use engine::simulation;
 pub use engine::{BackupError, Contents, Document, Existing, OpenError, RestoreError, Restored};
 pub use engine::{accept_copy, backup, final_backup, forget_restore, restore, restore_note};
 pub use engine::{is_guarded, mark_guarded};

@@ -46,3 +46,12 @@ fn a_store_of_several_servers_keeps_its_promises_for_many_seeds() {
         keeps_its_promises(nodes, seeds);
     }
 }
+
+#[test]
+fn a_seed_gives_the_same_run_of_the_servers() {
+    for storm in [false, true] {
+        let case = CheckCase { storm, ..case(3) };
+        let runs = [7, 7, 8].map(|seed| check::trace(&case, seed).0);
+        assert!(runs[0] == runs[1] && runs[0] != runs[2], "storm: {storm}");
+    }
+}

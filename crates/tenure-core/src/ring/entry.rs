@@ -1,5 +1,7 @@
 //! An entry of the log, the slots that hold entries, and the files behind them.
 
+use core::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ownership::{Refusal, Tail};
@@ -104,25 +106,30 @@ pub struct Append<V> {
     pub entry: Entry,
 }
 
-/// The number of slots, and the numbers of entries above the base at which the owner acts.
+/// The number of slots, the numbers of entries above the base at which the owner acts, and the interval
+/// at which it reads its entries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RingLimits {
     pub(super) slots: u64,
     pub(super) segment: u64,
     pub(super) changes: u64,
     pub(super) resign: u64,
+    pub(super) verify_every: Duration,
 }
 
 impl RingLimits {
-    /// Makes the limits of a ring with this number of slots, at least 16.
+    /// Makes the limits of a ring with this number of slots, at least 16. `verify_every` is the
+    /// [poll](crate::ownership::OwnershipTimings::poll) of the ownership, or zero for a program that
+    /// only takes over.
     #[must_use]
-    pub const fn new(slots: u64) -> Self {
+    pub const fn new(slots: u64, verify_every: Duration) -> Self {
         assert!(slots >= 16, "a ring needs 16 slots");
         Self {
             slots,
             segment: slots / 4,
             changes: slots / 4 * 3,
             resign: slots / 16 * 15,
+            verify_every,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The state machine: appends, their answers, limits and files.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::{Append, Base, Checksum, Entry, Pressure, RingLimits, Slot, SlotRead, SlotReplaced};
 use crate::Instant;
@@ -17,6 +18,10 @@ pub struct LogRing<V> {
     pub(super) tail: u64,
     /// The append that is under way.
     pending: Option<Append<V>>,
+    /// The tail when the [entries](Self::unverified) were read last that this server appends after.
+    verified: u64,
+    /// An instant before that read; `None` if the home has failed since.
+    verified_at: Option<Instant>,
     /// The newest entry of the last read of all slots that had a gap.
     pub(super) gap_at: Option<Checksum>,
     /// The tail when a file was missing last.
@@ -31,8 +36,8 @@ pub enum Blocked {
     Behind,
     /// [`LogRing::needs_base`]: the append is [`AppendOutcome::Refused`].
     NeedsBase,
-    /// The tail is not in its slot any more, or the slot of the entry was deleted:
-    /// [`AppendOutcome::Superseded`] with this observation.
+    /// An entry that this server knows is not in its slot any more, or the slot of the next entry was
+    /// deleted: [`AppendOutcome::Superseded`] with this observation.
     Moved(Observation),
 }
 
@@ -46,6 +51,8 @@ impl<V: Clone + Eq> LogRing<V> {
             slots: (0..limits.slots).map(|_| None).collect(),
             tail: 0,
             pending: None,
+            verified: 0,
+            verified_at: None,
             gap_at: None,
             missing_at: None,
         }
@@ -116,47 +123,65 @@ impl<V: Clone + Eq> LogRing<V> {
         self.overwritten() > self.next_base(new_base).map_or(0, |it| it.covered)
     }
 
+    /// Returns the entries whose slots are read before an attempt of the append with this header: all
+    /// entries in the ring before each attempt of a take-over, and from time to time those that an owner
+    /// has appended since the last of these reads. `now` is an instant before the reads are sent.
+    #[must_use]
+    pub fn unverified(&self, now: Instant, header: &Tail) -> Range<u64> {
+        let end = self.tail + 1;
+        // The append names the version of the entry that it overwrites.
+        let oldest = (end + 1).saturating_sub(self.limits.slots).max(1);
+        let is_recent = |at| now.since(at) < self.limits.verify_every;
+        let start = match self.tail() {
+            Some(tail) if tail.entry.header.generation != header.generation => oldest,
+            Some(_) if !self.verified_at.is_some_and(is_recent) => self.verified.max(oldest),
+            _ => end,
+        };
+        start..end
+    }
+
     /// Returns the append of an entry with the header that the ownership asked for, or another attempt
     /// of the append that is under way.
     ///
     /// The entry names `new_base`, if that contains more than the base before. `seal` encodes the
     /// entry with its changes and returns the checksum; it is not called for another attempt.
     ///
-    /// A take-over also needs the answer to a read of the slot of the tail, unless the log is empty.
-    /// The read is sent after the ownership has asked for the take-over. An owner does the same in each
-    /// [beat](crate::ownership::OwnershipTimings::beat).
+    /// `reads` are the answers to reads of the slots of the entries that [`unverified`](Self::unverified)
+    /// returns for the same `now`.
     ///
     /// # Errors
     ///
     /// [`Blocked`], if the append must not be sent.
     pub fn append(
         &mut self,
+        now: Instant,
         header: Tail,
-        tail_read: Option<SlotRead<V>>,
+        reads: Vec<SlotRead<V>>,
         new_base: Option<Base>,
         seal: impl FnOnce(&Entry) -> Checksum,
     ) -> Result<Append<V>, Blocked> {
-        let pending = self.pending.as_ref();
-        let pending = pending.filter(|it| it.entry.header == header);
         if header.sequence != self.tail + 1 {
             return Err(Blocked::Behind);
         }
-        let tail = self.tail();
         // Argument 9.
-        if let Some(tail) = tail {
-            let takes_over = tail.entry.header.generation != header.generation;
-            let found = match tail_read {
-                Some(read) => self.misses(tail, read),
-                None if takes_over && pending.is_none() => return Err(Blocked::Behind),
-                None => None,
-            };
-            if let Some(found) = found {
+        let unverified = self.unverified(now, &header);
+        let mut reads = reads.into_iter();
+        for sequence in unverified.clone() {
+            let read = reads.next().ok_or(Blocked::Behind)?;
+            // An entry that this server has not seen is in the base.
+            if let Some(known) = self.entry(sequence)
+                && let Some(found) = self.misses(known, read)
+            {
                 let home = header.home;
                 return Err(Blocked::Moved(Observation { home, found }));
             }
         }
+        if !unverified.is_empty() || self.tail == 0 {
+            (self.verified, self.verified_at) = (self.tail, Some(now));
+        }
         // Argument 8: exactly the same bytes again.
-        if let Some(pending) = pending {
+        let pending = self.pending.as_ref();
+        if let Some(pending) = pending.filter(|it| it.entry.header == header) {
             return Ok(pending.clone());
         }
         // Argument 5: also for a take-over.
@@ -165,7 +190,7 @@ impl<V: Clone + Eq> LogRing<V> {
         }
         let entry = Entry {
             header,
-            previous: tail.map(|it| it.checksum),
+            previous: self.tail().map(|it| it.checksum),
             base: self.next_base(new_base),
         };
         let append = Append {
@@ -203,17 +228,17 @@ impl<V: Clone + Eq> LogRing<V> {
         }
     }
 
-    /// Returns what stands in the slot of the tail, if it is not the tail.
-    fn misses(&self, tail: &Slot<V>, read: SlotRead<V>) -> Option<Found> {
+    /// Returns what stands in the slot of an entry, if it is not that entry.
+    fn misses(&self, entry: &Slot<V>, read: SlotRead<V>) -> Option<Found> {
         match read {
             SlotRead::Unchanged => None,
-            SlotRead::Found(slot) if slot.checksum == tail.checksum => None,
+            SlotRead::Found(slot) if slot.checksum == entry.checksum => None,
             // Another server has appended a round since.
-            SlotRead::Found(slot) if slot.entry.header.sequence > tail.entry.header.sequence => {
+            SlotRead::Found(slot) if slot.entry.header.sequence > entry.entry.header.sequence => {
                 Some(Found::Tail(slot.entry.header))
             }
             SlotRead::Found(_) | SlotRead::Absent => Some(Found::Unusable(Refusal::WentBack {
-                known: tail.entry.header,
+                known: self.tail().unwrap_or(entry).entry.header,
                 found: None,
             })),
             SlotRead::Unreadable(refusal) => Some(Found::Unusable(refusal)),
@@ -242,6 +267,10 @@ impl<V: Clone + Eq> LogRing<V> {
         };
         let superseded = |found| AppendOutcome::Superseded(Observation { home, found });
         let sequence = append.entry.header.sequence;
+        if let SlotReplaced::NotApplied | SlotReplaced::Unknown = answer {
+            // The home may have been restored meanwhile.
+            self.verified_at = None;
+        }
         let (outcome, version) = match answer {
             SlotReplaced::Done(version) => (AppendOutcome::Committed, Some(version)),
             SlotReplaced::NotApplied => (AppendOutcome::Refused, None),

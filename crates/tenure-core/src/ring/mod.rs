@@ -37,10 +37,13 @@
 //!    another entry. An append is undone only if the home says that it was not applied, *and* no
 //!    attempt of it has an unknown outcome; the next one with this sequence has a greater `undone`.
 //! 9. **A read proves nothing.** A stale read can only make a write fail. But a home that lost its
-//!    last entries still has the slot of the next one as it was. So a server reads the slot of its
-//!    tail before it takes over, and refuses if its tail is not there. An owner reads it in each beat:
-//!    a server that starts meanwhile follows the older tail and does not see the owner's entries. It
-//!    takes over after the ownership duration at the earliest, and by then the owner has stopped.
+//!    last entries still has the slot of the next one as it was: an owner goes on in later slots, and
+//!    a server that starts meanwhile follows the older tail and does not see them. So a server reads
+//!    the slots of all entries that it knows before it takes over, and refuses if one is not there. An
+//!    owner reads its entries in each poll (T/12), before an append: all since the last of these
+//!    reads, with the tail of that time. If the home lost entries in between, then it lost one of
+//!    these. The last append without such a read was sent less than T/12 after the loss, so the owner
+//!    stops less than T/12 + 5/6 T after it. The server that started takes over T after it or later.
 //! 10. The next owner counts all leases as renewed from a moment after the answer to its take-over.
 //! 11. With worse clocks, or after a pause longer than the ownership duration, 1 to 3 and 5 to 9
 //!     still hold: epochs increase, and receivers refuse stale writes.
@@ -53,9 +56,9 @@
 //!   [`LogRing::load`], and bring the replica to the tail. Then call
 //!   [`Ownership::handle_tail`](crate::ownership::Ownership::handle_tail) with the observation.
 //! - [`OwnershipOutput::Append`](crate::ownership::OwnershipOutput::Append), and the tail of
-//!   [`Ownership::append`](crate::ownership::Ownership::append): call [`LogRing::append`], send what it
-//!   returns, and call [`LogRing::handle_replaced`]. Before a take-over, and in each beat of an owner, read
-//!   the slot of the tail.
+//!   [`Ownership::append`](crate::ownership::Ownership::append): read the slots of
+//!   [`LogRing::unverified`], call [`LogRing::append`], send what it returns, and call
+//!   [`LogRing::handle_replaced`].
 //! - After a take-over or [`LogRing::begin_base`], and every hour: delete what
 //!   [`Base::supersedes`].
 

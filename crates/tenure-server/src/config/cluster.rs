@@ -43,7 +43,7 @@ impl ClusterConfig {
 
     /// The configuration of a server with this name whose log is in memory. The name of the home is
     /// only shown.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn in_memory(server: &str) -> Self {
         let home = Home::Etcd(EtcdConfig::new(Vec::new()));
         Self::new(server, format!("http://{server}"), home)

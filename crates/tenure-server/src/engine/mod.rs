@@ -43,6 +43,8 @@ use cluster::{LogHome, StandbyError};
 
 pub use backup::{BackupError, Contents, Existing, backup, final_backup};
 pub use cluster::RecoverError;
+#[cfg(feature = "simulation")]
+pub use cluster::simulation;
 #[cfg(test)]
 pub(crate) use cluster::tests::faulty_home::{Fault, FaultyHome};
 pub(crate) use cluster::{ClusterStatus, Ended, OwnershipClock, Serving, Standby};

@@ -15,14 +15,15 @@ use tenure_core::lease::candidate::LeaseCandidate;
 use tenure_core::{Incarnation, Instant, NodeId};
 
 use super::candidate::Candidate;
+use super::log_home::Home;
 use super::peer_link::{PeerLink, SimDetector};
-use super::shared::{self, Log, SERVERS, Server};
+use super::server::{self, SERVERS, Server};
 use super::store::Store;
 use super::store_client::{StoreClient, name_of};
 use super::{Algorithm, Contestant, DetectorKind, MIXED, OtherMember};
 use crate::sim::{Context, DurableState, Process, ProcessFactory};
 
-/// The host of the store, or of the log that the servers of a store share.
+/// The host of the store, or of the home of the log that the servers of a store share.
 const STORE: NodeId = NodeId(0);
 
 /// The rule by which the members of a group elect.
@@ -104,7 +105,7 @@ impl Cluster {
             Algorithm::Fallback { .. } => self.timings.worst_with_fallback(),
             Algorithm::Lease => self.timings.term().worst_without_leader(),
             Algorithm::Cluster => {
-                let ownership = shared::ownership_timings(self.timings.term());
+                let ownership = server::ownership_timings(self.timings.term());
                 let take_over = ownership.ownership() + ownership.settle() + ownership.poll();
                 self.timings.term().worst_without_leader() + take_over
             }
@@ -273,7 +274,7 @@ impl ProcessFactory for Cluster {
     ) -> Box<dyn Process> {
         if self.contestant.algorithm == Algorithm::Cluster && self.is_store(node) {
             if node == STORE {
-                return Box::new(Log::start(durable));
+                return Box::new(Home::start(durable));
             }
             let term = self.contestant.term;
             let this = (node, incarnation);

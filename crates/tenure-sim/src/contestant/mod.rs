@@ -9,7 +9,8 @@ mod store_client;
 
 mod store;
 
-mod shared;
+mod log_home;
+mod server;
 
 mod cluster;
 mod detection_time;
@@ -22,9 +23,10 @@ use tenure_core::detector::{DetectBy, DetectionOptions};
 use tenure_core::lease::candidate::{Timings, TimingsOptions};
 
 pub use cluster::Cluster;
+pub use log_home::{HomeAnswer, HomeCall};
 pub use other::{OtherAlgorithm, OtherDetector, OtherDetectorKind, OtherMember};
 pub use payload::{Payload, RequestId, json_size};
-pub use shared::{LogAnswer, LogAppend, LogCall, LogChange, LogState, LogWrite, SERVERS};
+pub use server::SERVERS;
 
 /// A strategy under comparison, with its settings.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use tenure_core::lease::candidate::{Answer, Request};
 use tenure_core::time::millis;
 use tenure_core::{CandidateId, Incarnation, bully, detector};
 
-use super::{LogAnswer, LogCall};
+use super::{HomeAnswer, HomeCall};
 use crate::sim::SimMessage;
 
 /// A message.
@@ -38,19 +38,19 @@ pub enum Payload {
         /// The id of the request.
         id: RequestId,
     },
-    /// A call of a server to the log that it shares with others.
-    LogRequest {
+    /// A call of a server to the home of its log.
+    HomeCall {
         /// The id of the call.
         id: RequestId,
         /// The call.
-        call: Box<LogCall>,
+        call: HomeCall,
     },
-    /// The answer of the log.
-    LogReply {
+    /// The answer of the home.
+    HomeAnswer {
         /// The id of the call.
         id: RequestId,
         /// The answer.
-        answer: Box<LogAnswer>,
+        answer: HomeAnswer,
     },
     /// A message of a member about the election.
     Peer(Incarnation, bully::PeerMessage),
@@ -82,11 +82,8 @@ impl SimMessage for Payload {
             Self::StoreReply { .. } => "answer",
             Self::CloseConnection { .. } => "close",
             Self::NotActive { .. } => "not-active",
-            Self::LogRequest { call, .. } => match **call {
-                LogCall::Read => "log-read",
-                LogCall::Append(_) => "log-append",
-            },
-            Self::LogReply { .. } => "log-answer",
+            Self::HomeCall { call, .. } => call.kind,
+            Self::HomeAnswer { .. } => "home-answer",
             Self::Peer(_, message) => match message {
                 PeerMessage::Halt { .. } => "Halt",
                 PeerMessage::Ack { .. } => "Ack",
@@ -174,7 +171,7 @@ impl SimMessage for Payload {
             Self::StoreReply { .. } => 300,
             Self::CloseConnection { .. } => 0,
             Self::NotActive { .. } => 120,
-            Self::LogRequest { .. } | Self::LogReply { .. } => 400,
+            Self::HomeCall { .. } | Self::HomeAnswer { .. } => 400,
             Self::Peer(_, message) => json_size(message),
             Self::Detector(_, message) => json_size(message),
         }

@@ -11,6 +11,9 @@ use crate::ownership::*;
 
 const ENGINE: HomeId = HomeId(7);
 const SLOTS: u64 = 16;
+const VERIFY: Duration = Duration::from_millis(250);
+const LIMITS: RingLimits = RingLimits::new(SLOTS, VERIFY);
+const NOW: Instant = Instant::from_nanos(0);
 
 fn header(sequence: u64) -> Tail {
     Tail {
@@ -53,7 +56,7 @@ fn slots(tail: u64, covered: u64) -> Vec<SlotRead<u64>> {
 }
 
 fn loaded(tail: u64, covered: u64) -> LogRing<u64> {
-    let mut ring = LogRing::new(RingLimits::new(SLOTS));
+    let mut ring = LogRing::new(LIMITS);
     let seen = ring.load(ENGINE, slots(tail, covered));
     assert_eq!(seen, Loaded::Seen(observation(Found::Tail(header(tail)))));
     ring
@@ -79,11 +82,15 @@ fn take_over(after: u64) -> Tail {
     }
 }
 
+fn unchanged(count: usize) -> Vec<SlotRead<u64>> {
+    vec![SlotRead::Unchanged; count]
+}
+
 const SEAL: fn(&Entry) -> Checksum = |it| Checksum(u128::from(it.header.sequence));
 
 #[test]
 fn an_owner_acts_at_a_quarter_three_quarters_and_fifteen_sixteenths() {
-    let mut ring = LogRing::<u64>::new(RingLimits::new(256));
+    let mut ring = LogRing::<u64>::new(RingLimits::new(256, VERIFY));
     let pressures = [
         (63, Pressure::Low),
         (64, Pressure::WriteSegment),
@@ -105,12 +112,12 @@ fn the_last_slots_are_for_take_overs_and_then_a_take_over_names_a_base() {
     for (tail, needs_base) in [(15, false), (16, true)] {
         let mut ring = loaded(tail, 0);
         assert_eq!(ring.needs_base(None), needs_base);
-        let read = || Some(SlotRead::Unchanged);
-        let append = ring.append(take_over(tail), read(), None, SEAL);
+        let read = || unchanged(tail as usize);
+        let append = ring.append(NOW, take_over(tail), read(), None, SEAL);
         assert_eq!(append == Err(Blocked::NeedsBase), needs_base);
         if needs_base {
             let covered = ring.begin_base().unwrap();
-            let append = ring.append(take_over(tail), read(), base(covered), SEAL);
+            let append = ring.append(NOW, take_over(tail), read(), base(covered), SEAL);
             let append = append.unwrap();
             assert_eq!((append.slot, append.expected), (1, Some(1)));
             assert_eq!(append.entry.base, base(tail));
@@ -121,7 +128,7 @@ fn the_last_slots_are_for_take_overs_and_then_a_take_over_names_a_base() {
 #[test]
 fn an_entry_names_a_base_only_if_it_contains_more_and_nothing_that_is_not_in_the_log() {
     for (new, named) in [(3, 4), (4, 4), (5, 5), (6, 6), (7, 4)] {
-        let append = loaded(6, 4).append(header(7), None, base(new), SEAL);
+        let append = loaded(6, 4).append(NOW, take_over(6), unchanged(6), base(new), SEAL);
         assert_eq!(append.unwrap().entry.base, base(named), "{new}");
     }
 }
@@ -148,7 +155,13 @@ fn a_home_that_lost_its_last_entry_is_refused_before_a_take_over() {
     let silence = Followed::Silent(observation(Found::Tail(header(20))));
     assert_eq!(ring.handle_read(ENGINE, next), silence);
     let blocked = |read| {
-        let append = loaded(20, 10).append(take_over(20), Some(read), None, SEAL);
+        let append = loaded(20, 10).append(
+            NOW,
+            take_over(20),
+            [unchanged(14), vec![read]].concat(),
+            None,
+            SEAL,
+        );
         append.err()
     };
     let newer = Blocked::Moved(observation(Found::Tail(header(36))));
@@ -160,13 +173,50 @@ fn a_home_that_lost_its_last_entry_is_refused_before_a_take_over() {
     assert_eq!(blocked(SlotRead::Absent), Some(went_back));
     assert_eq!(blocked(SlotRead::Found(slot(4, 0))), Some(went_back));
     assert_eq!(blocked(SlotRead::Found(slot(20, 10))), None);
-    // An owner need not read it before each append. If it does, the same holds.
-    let own = |read| loaded(20, 10).append(header(21), read, None, SEAL).err();
-    assert_eq!(own(None), None);
-    assert_eq!(own(Some(SlotRead::Unchanged)), None);
-    assert_eq!(own(Some(SlotRead::Absent)), Some(went_back));
-    let unread = ring.append(take_over(20), None, None, SEAL);
+    // Entry 19 is lost, and entry 20 was written after that.
+    let mut reads = unchanged(15);
+    reads[13] = SlotRead::Absent;
+    let append = loaded(20, 10).append(NOW, take_over(20), reads, None, SEAL);
+    let lost = Refusal::WentBack {
+        known: header(20),
+        found: None,
+    };
+    assert_eq!(append, Err(Blocked::Moved(unusable(lost))));
+    let unread = ring.append(NOW, take_over(20), vec![], None, SEAL);
     assert_eq!(unread, Err(Blocked::Behind));
+}
+
+#[test]
+fn an_owner_reads_all_that_it_appended_since_the_last_read() {
+    let there = |sequence| SlotRead::Found(slot(sequence, 0));
+    let header_of = |ownership: &mut Ownership| ownership.append(NOW).unwrap();
+    let (mut ownership, mut ring) = owner();
+    let early = NOW + VERIFY.saturating_sub(Duration::from_nanos(1));
+    for sequence in 2..=3 {
+        let header = header_of(&mut ownership);
+        assert!(ring.unverified(early, &header).is_empty());
+        ring.append(early, header, vec![], None, SEAL).unwrap();
+        let done = SlotReplaced::Done(sequence);
+        let _ = ring.handle_replaced(&mut ownership, NOW, ENGINE, done);
+    }
+    let (header, late) = (header_of(&mut ownership), NOW + VERIFY);
+    assert_eq!(ring.unverified(late, &header), 1..4);
+    let mut append = |reads: &[_]| ring.append(late, header, reads.to_vec(), None, SEAL).err();
+    assert_eq!(append(&[there(1), there(2)]), Some(Blocked::Behind));
+    // The home lost entry 2, and then the owner appended entry 3.
+    let went_back = Blocked::Moved(unusable(Refusal::WentBack {
+        known: slot(3, 0).entry.header,
+        found: None,
+    }));
+    let lost = [there(1), SlotRead::Absent, there(3)];
+    assert_eq!(append(&lost), Some(went_back));
+    assert_eq!(append(&[there(1), there(2), there(3)]), None);
+    assert!(ring.unverified(late, &header).is_empty());
+    assert_eq!(ring.unverified(late + VERIFY, &header), 3..4);
+    // After a failure the home may have been restored.
+    let failed = SlotReplaced::Unknown;
+    let _ = ring.handle_replaced(&mut ownership, late, ENGINE, failed);
+    assert_eq!(ring.unverified(late, &header), 3..4);
 }
 
 #[test]
@@ -206,10 +256,10 @@ fn a_slot_without_a_value_is_silence_in_the_first_round_and_deleted_after_it() {
     // Its entry is in the base, so a server that starts has all others.
     let mut reads = slots(20, 10);
     reads[5] = SlotRead::Absent;
-    let mut ring = LogRing::new(RingLimits::new(SLOTS));
+    let mut ring = LogRing::new(LIMITS);
     let seen = Loaded::Seen(observation(Found::Tail(header(20))));
     assert_eq!(ring.load(ENGINE, reads), seen);
-    let append = ring.append(header(21), None, None, SEAL);
+    let append = ring.append(NOW, take_over(20), unchanged(15), None, SEAL);
     assert_eq!(append, Err(Blocked::Moved(unusable(refusal))));
 }
 
@@ -227,7 +277,7 @@ fn a_gap_is_read_again_and_is_damage_if_the_log_stood_still() {
             Refusal::SlotDamaged { slot: 5 },
         ),
     ] {
-        let mut ring = LogRing::new(RingLimits::new(SLOTS));
+        let mut ring = LogRing::new(LIMITS);
         for tail in [22, 23] {
             let load = ring.load(ENGINE, with_gap(tail, gap.clone()));
             assert_eq!(load, Loaded::Again);
@@ -247,7 +297,7 @@ fn owner() -> (Ownership, LogRing<u64>) {
     let now = Instant::default();
     let timings = OwnershipTimings::new(Duration::from_secs(3)).unwrap();
     let mut ownership = Ownership::new(timings, OwnerId(2), now);
-    let mut ring = LogRing::new(RingLimits::new(SLOTS));
+    let mut ring = LogRing::new(LIMITS);
     assert_eq!(ownership.poll_output(), Some(OwnershipOutput::Look));
     let Loaded::Seen(seen) = ring.load(ENGINE, slots(0, 0)) else {
         unreachable!();
@@ -256,7 +306,7 @@ fn owner() -> (Ownership, LogRing<u64>) {
     let Some(OwnershipOutput::Append(header)) = ownership.poll_output() else {
         unreachable!();
     };
-    assert!(ring.append(header, None, None, SEAL).is_ok());
+    assert!(ring.append(NOW, header, vec![], None, SEAL).is_ok());
     let outcome = ring.handle_replaced(&mut ownership, now, ENGINE, SlotReplaced::Done(1));
     assert_eq!(outcome, AppendOutcome::Committed);
     ownership.handle_loaded(now, 1);
@@ -297,12 +347,12 @@ fn one_outcome_follows_from_each_answer_of_the_home() {
     ] {
         let (mut ownership, mut ring) = owner();
         let header = ownership.append(Instant::default()).unwrap();
-        let append = ring.append(header, None, None, SEAL).unwrap();
+        let append = ring.append(NOW, header, vec![], None, SEAL).unwrap();
         assert_eq!((append.slot, append.expected), (2, None));
         let now = Instant::default();
         let told = ring.handle_replaced(&mut ownership, now, ENGINE, answer.clone());
         assert_eq!(told, outcome, "{answer:?}");
-        let again = ring.append(header, None, base(1), |_| Checksum(99));
+        let again = ring.append(NOW, header, unchanged(1), base(1), |_| Checksum(99));
         let is_same = again == Ok(append);
         assert_eq!(is_same, outcome == AppendOutcome::Unknown, "{answer:?}");
         let tail = ring.tail().map(|it| it.version);
@@ -324,7 +374,7 @@ fn an_answer_of_another_home_ends_the_ownership_whatever_stands_there() {
     ] {
         let (mut ownership, mut ring) = owner();
         let header = ownership.append(Instant::default()).unwrap();
-        ring.append(header, None, None, SEAL).unwrap();
+        ring.append(NOW, header, vec![], None, SEAL).unwrap();
         let (now, answer) = (Instant::default(), SlotReplaced::Changed(read.clone()));
         let told = ring.handle_replaced(&mut ownership, now, HomeId(8), answer);
         assert!(
@@ -342,13 +392,14 @@ fn an_owner_that_misses_the_slot_of_its_next_entry_resigns_and_takes_nothing_ove
     let (mut ownership, mut ring) = owner();
     for sequence in 2..=SLOTS {
         let header = ownership.append(Instant::default()).unwrap();
-        ring.append(header, None, base(sequence - 1), SEAL).unwrap();
+        ring.append(NOW, header, vec![], base(sequence - 1), SEAL)
+            .unwrap();
         let done = SlotReplaced::Done(sequence);
         let outcome = ring.handle_replaced(&mut ownership, Instant::default(), ENGINE, done);
         assert_eq!(outcome, AppendOutcome::Committed);
     }
     let header = ownership.append(Instant::default()).unwrap();
-    let append = ring.append(header, None, None, SEAL).unwrap();
+    let append = ring.append(NOW, header, vec![], None, SEAL).unwrap();
     assert_eq!((append.slot, append.expected), (1, Some(1)));
     let absent = SlotReplaced::Changed(SlotRead::Absent);
     let outcome = ring.handle_replaced(&mut ownership, Instant::default(), ENGINE, absent);

@@ -1,18 +1,22 @@
-//! The thread that keeps the log short: it writes segments and snapshots while the owner appends.
+//! The task that keeps the log short: it writes segments and snapshots while the owner appends.
 //!
 //! It has a replica of what is committed, so a snapshot needs no lock, contains nothing that is not
 //! durable, and repairs files that the home has lost.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
+use tenure_core::Instant;
 use tenure_core::ring::{Base, FileId};
+use tenure_register::Files;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::home::LogHome;
+use super::serving::OwnershipClock;
 use crate::engine::entry::Position;
 use crate::engine::replica::Replica;
 use crate::engine::ring::{BaseError, BaseFiles, LogFiles, SlotValue};
@@ -28,12 +32,14 @@ const MOST_FILES: usize = 2_048;
 const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
 
 /// The times of the files of a log.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FileTimes {
     /// How long files are kept that a newer base has replaced, for servers that still read them.
     pub(super) keep: Duration,
     /// The interval at which the files of the base are read again.
     pub(super) check_every: Duration,
+    /// The clock that measures them.
+    pub(super) clock: OwnershipClock,
 }
 
 impl Default for FileTimes {
@@ -41,6 +47,7 @@ impl Default for FileTimes {
         Self {
             keep: Duration::from_secs(600),
             check_every: Duration::from_secs(3_600),
+            clock: OwnershipClock::System,
         }
     }
 }
@@ -48,12 +55,29 @@ impl Default for FileTimes {
 /// A base that is complete, or the reason why there is none.
 pub(super) type Written = Result<Base, String>;
 
-/// The thread, as the owner of the log sees it.
+/// A task that was not started yet. It stays on the thread that starts it.
+#[derive(Debug)]
+pub(super) struct WriterTask(
+    Writing,
+    UnboundedReceiver<Work>,
+    UnboundedSender<Written>,
+    oneshot::Sender<Replica>,
+);
+
+impl WriterTask {
+    pub(super) async fn start(self) {
+        let Self(writing, work, answers, replica) = self;
+        let _ = replica.send(writing.run(work, answers).await);
+    }
+}
+
+/// The task, as the owner of the log sees it.
 #[derive(Debug)]
 pub(super) struct BaseWriter {
-    work: Sender<Work>,
-    written: Receiver<Written>,
-    thread: JoinHandle<Replica>,
+    work: UnboundedSender<Work>,
+    written: UnboundedReceiver<Written>,
+    replica: oneshot::Receiver<Replica>,
+    clock: OwnershipClock,
     /// Whether a base is being written.
     is_busy: bool,
 }
@@ -68,9 +92,10 @@ enum Work {
     Named(Base),
 }
 
-/// The state of the thread.
+/// The state of the task.
+#[derive(Debug)]
 struct Writing {
-    home: LogHome,
+    home: Arc<dyn Files>,
     files: LogFiles,
     replica: Replica,
     /// The entries that no named base has.
@@ -88,15 +113,17 @@ struct Writing {
 }
 
 impl BaseWriter {
-    /// Starts the thread of a server that has just taken over.
-    pub(super) fn start(
-        home: LogHome,
+    /// Creates the task of a server that has just taken over.
+    pub(super) fn create(
+        home: Arc<dyn Files>,
         files: LogFiles,
         replica: Replica,
         times: FileTimes,
-    ) -> std::io::Result<Self> {
-        let (work, received) = channel();
-        let (answers, written) = channel();
+    ) -> (Self, WriterTask) {
+        let (work, received) = unbounded_channel();
+        let (answers, written) = unbounded_channel();
+        let (returned, replica_of_task) = oneshot::channel();
+        let clock = times.clock.clone();
         let writing = Writing {
             home,
             files,
@@ -105,18 +132,18 @@ impl BaseWriter {
             base: None,
             next: None,
             named: VecDeque::new(),
-            maintain_at: Instant::now(),
-            check_at: Instant::now() + times.check_every,
+            maintain_at: clock.now(),
+            check_at: clock.now() + times.check_every,
             times,
         };
-        let thread = thread::Builder::new().name("tenure-snapshot".into());
-        let thread = thread.spawn(move || writing.run(&received, &answers))?;
-        Ok(Self {
+        let writer = Self {
             work,
             written,
-            thread,
+            replica: replica_of_task,
+            clock,
             is_busy: false,
-        })
+        };
+        (writer, WriterTask(writing, received, answers, returned))
     }
 
     /// Adds an entry that was committed.
@@ -133,17 +160,21 @@ impl BaseWriter {
     }
 
     /// Returns the base that was written meanwhile, after at most this time.
-    pub(super) fn written(&mut self, within: Duration) -> Option<Written> {
+    pub(super) async fn written(
+        &mut self,
+        within: Duration,
+        stop: &CancellationToken,
+    ) -> Option<Written> {
         if !self.is_busy {
             return None;
         }
-        let written = match self.written.recv_timeout(within) {
-            Err(RecvTimeoutError::Timeout) => return None,
-            Err(RecvTimeoutError::Disconnected) => Err("its thread has ended".into()),
-            Ok(written) => written,
+        let written = tokio::select! {
+            biased;
+            written = self.written.recv() => written,
+            () = self.clock.wait(within, stop) => return None,
         };
         self.is_busy = false;
-        Some(written)
+        Some(written.unwrap_or_else(|| Err("its task has ended".into())))
     }
 
     /// Notes that an entry names this base.
@@ -151,18 +182,27 @@ impl BaseWriter {
         let _ = self.work.send(Work::Named(base));
     }
 
-    /// Ends the thread, and returns its replica.
-    pub(super) fn end(self) -> Option<Replica> {
-        drop(self.work);
-        self.thread.join().ok()
+    /// Ends the task, which then returns its replica.
+    pub(super) fn end(self) -> oneshot::Receiver<Replica> {
+        self.replica
     }
 }
 
 impl Writing {
-    fn run(mut self, work: &Receiver<Work>, answers: &Sender<Written>) -> Replica {
+    async fn run(
+        mut self,
+        mut work: UnboundedReceiver<Work>,
+        answers: UnboundedSender<Written>,
+    ) -> Replica {
+        let (clock, never) = (self.times.clock.clone(), CancellationToken::new());
         loop {
-            match work.recv_timeout(MAINTAIN_EVERY) {
-                Ok(Work::Committed(position, entry)) => {
+            let received = tokio::select! {
+                biased;
+                received = work.recv() => Some(received),
+                () = clock.wait(MAINTAIN_EVERY, &never) => None,
+            };
+            match received {
+                Some(Some(Work::Committed(position, entry))) => {
                     if let Err(detail) = self.replica.apply(&entry) {
                         error!(
                             detail,
@@ -173,23 +213,27 @@ impl Writing {
                     }
                     self.entries.push_back((position, entry));
                 }
-                Ok(Work::Write) => drop(answers.send(self.write())),
-                Ok(Work::Named(base)) => self.note_named(base),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.replica,
+                Some(Some(Work::Write)) => drop(answers.send(self.write().await)),
+                Some(Some(Work::Named(base))) => self.note_named(base),
+                Some(None) => return self.replica,
+                None => {}
             }
-            if Instant::now() >= self.maintain_at {
-                self.home.block_on(self.home.files.maintain());
-                self.maintain_at = Instant::now() + MAINTAIN_EVERY;
+            if clock.now() >= self.maintain_at {
+                self.home.maintain().await;
+                self.maintain_at = clock.now() + MAINTAIN_EVERY;
             }
-            self.delete();
-            self.check();
+            self.delete().await;
+            self.check().await;
         }
     }
 
+    fn now(&self) -> Instant {
+        self.times.clock.now()
+    }
+
     /// Writes a base.
-    fn write(&mut self) -> Written {
-        let began = Instant::now();
+    async fn write(&mut self) -> Written {
+        let began = self.now();
         let most = |base: &&BaseFiles| {
             base.segment_bytes < LEAST_SNAPSHOT.max(base.snapshot_bytes / 2)
                 && base.names.len() < MOST_FILES
@@ -198,16 +242,14 @@ impl Writing {
         let written = match self.base.as_ref().filter(most) {
             Some(base) => {
                 let entries = self.entries.make_contiguous();
-                self.home.block_on(self.files.write_segment(base, entries))
+                self.files.write_segment(base, entries).await
             }
             None => {
                 let snapshot = self.replica.snapshot()?;
                 let bytes = snapshot.len();
-                let written = self
-                    .home
-                    .block_on(self.files.write_snapshot(snapshot, covered));
+                let written = self.files.write_snapshot(snapshot, covered).await;
                 if written.is_ok() {
-                    let milliseconds = began.elapsed().as_millis() as u64;
+                    let milliseconds = self.now().since(began).as_millis() as u64;
                     info!(
                         entry = covered,
                         bytes, milliseconds, "made a snapshot of the log"
@@ -228,42 +270,39 @@ impl Writing {
         let covered = base.covered;
         self.entries.retain(|(it, _)| it.sequence > covered);
         let ids = files.names.iter().rev().map(|name| name.id).collect();
-        self.named.push_back((Instant::now(), base, ids));
+        self.named.push_back((self.now(), base, ids));
         self.base = Some(files);
     }
 
     /// Deletes the files that a base has replaced which was named some time ago.
-    fn delete(&mut self) {
-        let mut passed = None;
-        let is_due = |(at, ..): &(Instant, _, _)| at.elapsed() >= self.times.keep;
+    async fn delete(&mut self) {
+        let (mut passed, now) = (None, self.now());
+        let is_due = |(at, ..): &(Instant, _, _)| now.since(*at) >= self.times.keep;
         while self.named.front().is_some_and(is_due) {
             passed = self.named.pop_front();
         }
         let Some((_, base, ids)) = passed else {
             return;
         };
-        let deleted = self.home.block_on(async {
+        let deleted = async {
             let mut files = self.files.list().await?;
             files.retain(|file| base.supersedes(&ids, file.id, file.covered));
             self.files.delete(&files).await
-        });
-        if let Err(failure) = deleted {
+        };
+        if let Err(failure) = deleted.await {
             warn!(%failure, "old files of the log stay for now");
         }
     }
 
     /// Reads the files of the base, now and then. If one is missing or damaged, the next base is a
     /// snapshot.
-    fn check(&mut self) {
-        let Some((_, base, _)) = self
-            .named
-            .back()
-            .filter(|_| Instant::now() >= self.check_at)
-        else {
+    async fn check(&mut self) {
+        let now = self.now();
+        let Some((_, base, _)) = self.named.back().filter(|_| now >= self.check_at) else {
             return;
         };
-        self.check_at = Instant::now() + self.times.check_every;
-        match self.home.block_on(self.files.read_base(*base, 0)) {
+        self.check_at = now + self.times.check_every;
+        match self.files.read_base(*base, 0).await {
             Err(error @ (BaseError::Missing(_) | BaseError::Damaged(_))) => {
                 error!(%error, "a file of the log can't be used: a new snapshot replaces it");
                 self.base = None;

@@ -31,7 +31,8 @@ pub(crate) struct LogHome {
     bucket: Option<Arc<BucketHome>>,
 }
 
-/// Threads that follow a log and that append to it block, and the connections go on meanwhile.
+/// Threads that follow a log and that append to it block, and the connections go on meanwhile. The home
+/// of a simulation has no runtime.
 #[derive(Debug)]
 struct HomeRuntime(Option<Runtime>);
 
@@ -116,6 +117,20 @@ impl LogHome {
             #[cfg(feature = "bucket")]
             bucket: None,
         })
+    }
+
+    /// A home whose requests a simulation answers.
+    #[cfg(feature = "simulation")]
+    pub(super) fn simulated(files: Arc<dyn Files>, config: &ClusterConfig) -> Self {
+        Self {
+            files,
+            kind: "simulation",
+            folder: config.name.parse().expect("the default name"),
+            place: "simulation".into(),
+            runtime: Arc::new(HomeRuntime(None)),
+            #[cfg(feature = "bucket")]
+            bucket: None,
+        }
     }
 
     /// Checks that a bucket keeps the rules on which a log depends: not every store does. Returns a

@@ -21,7 +21,6 @@ use super::home::LogHome;
 use super::report::Reports;
 use super::serving::{OwnershipClock, Serving};
 use super::status::ClusterStatus;
-use crate::clock;
 use crate::config::{ClusterAccess, ClusterConfig};
 use crate::engine::ring::{About, Draft, RingLog, SlotValue};
 use crate::engine::{AppendError, Batch, first_revision};
@@ -123,9 +122,9 @@ impl ClusterLog {
         let machine = Ownership::new(timings, owner, clock.now());
         let (me, access) = (config.server.clone(), config.access);
         let viewer = Box::new(move |value: &SlotValue| state_for(value, &me, access));
-        let files = Arc::clone(&home.files);
+        let (files, place) = (Arc::clone(&home.files), home.place.clone());
         Self {
-            ring: RingLog::new(files, &home.folder, home.place.clone(), viewer),
+            ring: RingLog::new(files, &home.folder, place, viewer, timings.poll()),
             machine,
             serving: Arc::new(Serving::new(clock.clone())),
             clock,
@@ -179,7 +178,7 @@ impl ClusterLog {
     /// Returns the content of the next entry: these changes, or none.
     pub(super) fn draft<'a>(&mut self, batch: Option<&'a Batch>) -> Draft<'a> {
         let tail = self.ring.tail();
-        let revision = tail.map_or_else(|| first_revision(clock::wall()), |it| it.revision);
+        let revision = tail.map_or_else(|| first_revision(self.clock.wall()), |it| it.revision);
         let owned = tail.filter(|it| it.tail.owner == self.owner);
         let about = About {
             store: tail.map_or_else(
@@ -189,7 +188,7 @@ impl ClusterLog {
             home: self.ring.home_text(),
             server: self.server.clone(),
             address: self.address.clone(),
-            since: owned.map_or_else(clock::wall, |it| it.about.since),
+            since: owned.map_or_else(|| self.clock.wall(), |it| it.about.since),
             successor: None,
             is_guarded: self.access == ClusterAccess::Guarded
                 || tail.is_some_and(|it| it.about.is_guarded),

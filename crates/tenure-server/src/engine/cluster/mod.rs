@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A [`Standby`] follows the log and keeps a replica of the leases. When it has taken the log over, the
-//! store gets an [`OwnedLog`], which appends, and the replica goes to a thread that writes snapshots.
+//! store gets an [`OwnedLog`], which appends, and the replica goes to a task that writes snapshots.
 //! When the store drops the log, the standby goes on with both.
 
 mod bases;
@@ -17,6 +17,8 @@ mod operator;
 mod owner;
 mod report;
 mod serving;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod standby;
 mod status;
 #[cfg(test)]

@@ -34,6 +34,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// milliseconds, so a server that is not much quicker than this one loses the race before.
 const RACES: usize = 10_000;
 
+/// Time, of which an operator needs none.
+const NOW: tenure_core::Instant = tenure_core::Instant::from_nanos(0);
+
 /// The name that stands in an entry in place of a server's.
 const NAME: &str = "tenure-cluster";
 
@@ -128,9 +131,9 @@ enum Written {
 impl<'a> OperatorLog<'a> {
     fn new(home: &'a LogHome, wait: &'a dyn Fn(Duration)) -> Self {
         let viewer = Box::new(|value: &SlotValue| value.tail.state);
-        let files = std::sync::Arc::clone(&home.files);
+        let (files, place) = (std::sync::Arc::clone(&home.files), home.place.clone());
         Self {
-            ring: RingLog::new(files, &home.folder, home.place.clone(), viewer),
+            ring: RingLog::new(files, &home.folder, place, viewer, Duration::ZERO),
             home,
             wait,
         }
@@ -222,7 +225,7 @@ impl<'a> OperatorLog<'a> {
             }
             false => base,
         };
-        let prepared = home.block_on(self.ring.prepare(tail, draft, base));
+        let prepared = home.block_on(self.ring.prepare(NOW, tail, draft, base));
         let (append, bytes) = match prepared {
             Ok(prepared) => prepared,
             Err((_, Some(failure))) => return Err(failure.into()),

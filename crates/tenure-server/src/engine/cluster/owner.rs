@@ -1,13 +1,17 @@
 //! The log of a server that owns it.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use tenure_core::ownership::{OwnershipRole, Tail};
 use tenure_core::ring::Pressure;
+use tokio::sync::oneshot;
 use tracing::warn;
 
-use super::bases::BaseWriter;
+use super::bases::{BaseWriter, WriterTask};
+use super::home::LogHome;
 use super::log::ClusterLog;
 use crate::engine::replica::Replica;
 use crate::engine::{AppendError, Batch, Log};
@@ -20,12 +24,15 @@ const FULL_FROM: f64 = 0.9;
 /// The size of the entries that no base has from which a segment is written, in bytes.
 const SEGMENT_BYTES: usize = 4 << 20;
 
-/// The log of a server while its store has it.
-pub(super) type Returned = Arc<Mutex<Option<(ClusterLog, Replica)>>>;
+/// The log that a store has given back, and the replica of the task that wrote the files.
+pub(super) type Returned = Arc<Mutex<Option<(ClusterLog, oneshot::Receiver<Replica>)>>>;
 
 /// The log, while this server owns it. Dropping it gives the connection back to the standby.
 #[derive(Debug)]
 pub(crate) struct OwnedLog {
+    home: LogHome,
+    /// The task of the writer, until it is started.
+    pub(super) writer: Option<WriterTask>,
     /// `None` only while this value is dropped.
     parts: Option<(ClusterLog, BaseWriter)>,
     returned: Returned,
@@ -36,13 +43,28 @@ pub(crate) struct OwnedLog {
 }
 
 impl OwnedLog {
-    pub(super) const fn new(log: ClusterLog, bases: BaseWriter, returned: Returned) -> Self {
+    pub(super) fn new(
+        log: ClusterLog,
+        bases: BaseWriter,
+        writer: WriterTask,
+        returned: Returned,
+    ) -> Self {
         Self {
+            writer: Some(writer),
+            home: log.home.clone(),
             parts: Some((log, bases)),
             returned,
             uncovered_bytes: 0,
             base_failure: None,
         }
+    }
+
+    /// Starts the writer on a thread of its own.
+    pub(super) fn start_writer(&mut self) -> io::Result<()> {
+        let (home, writer) = (self.home.clone(), self.writer.take());
+        let thread = thread::Builder::new().name("tenure-snapshot".into());
+        let write = move || writer.map_or((), |writer| home.block_on(writer.start()));
+        thread.spawn(write).map(drop)
     }
 
     /// Returns the parts, or an error that ends the store.
@@ -53,18 +75,18 @@ impl OwnedLog {
     }
 
     /// Appends an entry with these changes, or without changes.
-    fn append_entry(&mut self, batch: Option<&Batch>) -> Result<(), AppendError> {
-        self.wait_for_room()?;
+    async fn append_entry(&mut self, batch: Option<&Batch>) -> Result<(), AppendError> {
+        self.wait_for_room().await?;
         let (log, _) = self.parts()?;
         match log.machine.append(log.now()) {
-            Some(header) => self.append_with(header, batch),
+            Some(header) => self.append_with(header, batch).await,
             None => Err(log.not_owner()),
         }
     }
 
     /// Waits until a base can be named, if the log is long. The slots that are left are for heartbeats, which
     /// are few, and for take-overs.
-    fn wait_for_room(&mut self) -> Result<(), AppendError> {
+    async fn wait_for_room(&mut self) -> Result<(), AppendError> {
         let (log, _) = self.parts()?;
         let is_long = |log: &ClusterLog| {
             log.ring.pressure() >= Pressure::RefuseChanges && log.new_base.is_none()
@@ -73,7 +95,7 @@ impl OwnedLog {
             return Ok(());
         }
         let within = log.machine.timings().attempt();
-        self.shorten(within)?;
+        self.shorten(within).await?;
         if !is_long(self.parts()?.0) {
             return Ok(());
         }
@@ -85,11 +107,14 @@ impl OwnedLog {
     }
 
     /// Appends the entry with this header, which the machine returned.
-    fn append_with(&mut self, header: Tail, batch: Option<&Batch>) -> Result<(), AppendError> {
+    async fn append_with(
+        &mut self,
+        header: Tail,
+        batch: Option<&Batch>,
+    ) -> Result<(), AppendError> {
         let (log, bases) = self.parts()?;
         let named = log.new_base;
-        let home = log.home.clone();
-        home.block_on(log.append(header, batch))?;
+        log.append(header, batch).await?;
         let mut added = 0;
         if let Some(value) = log.ring.tail() {
             bases.committed(value);
@@ -106,14 +131,14 @@ impl OwnedLog {
 
     /// Begins a base if it is time for that, and notes one that was written, waiting for it at most this
     /// long.
-    fn shorten(&mut self, within: Duration) -> Result<(), AppendError> {
+    async fn shorten(&mut self, within: Duration) -> Result<(), AppendError> {
         let bytes = self.uncovered_bytes;
         let (log, bases) = self.parts()?;
         let is_due = log.ring.pressure() >= Pressure::WriteSegment || bytes >= SEGMENT_BYTES;
         if is_due && log.new_base.is_none() && log.ring.begin_base().is_some() {
             bases.begin();
         }
-        match bases.written(within) {
+        match bases.written(within, &log.stop).await {
             Some(Ok(base)) => {
                 log.new_base = Some(base);
                 self.base_failure = None;
@@ -132,8 +157,9 @@ impl OwnedLog {
     }
 }
 
-impl Log for OwnedLog {
-    fn append(&mut self, batch: &Batch, _: &[ChangeSet]) -> Result<(), AppendError> {
+impl OwnedLog {
+    /// As [`Log::append`].
+    pub(super) async fn append_batch(&mut self, batch: &Batch) -> Result<(), AppendError> {
         let (log, _) = self.parts()?;
         let facts = log.home.files.facts();
         if let Some(used) = facts.used_space().filter(|used| *used >= FULL_FROM) {
@@ -153,32 +179,28 @@ impl Log for OwnedLog {
                 batch.previous
             )));
         }
-        self.append_entry(Some(batch))
+        self.append_entry(Some(batch)).await
     }
 
-    fn confirm(&mut self) -> Result<(), AppendError> {
-        self.append_entry(None)
-    }
-
-    fn upkeep(&mut self) -> Result<(), AppendError> {
+    /// As [`Log::upkeep`].
+    pub(super) async fn keep_up(&mut self) -> Result<(), AppendError> {
         let (log, _) = self.parts()?;
         let within = match log.ring.pressure() {
             Pressure::Resign => log.machine.timings().attempt(),
             _ => Duration::ZERO,
         };
-        self.shorten(within)?;
+        self.shorten(within).await?;
         let (log, _) = self.parts()?;
         if log.ring.pressure() == Pressure::Resign && log.new_base.is_none() {
             // The last slots are for take-overs: argument 5 of the ring. The machine is not asked before:
             // the heartbeat that it would begin is not sent.
-            let home = log.home.clone();
-            home.block_on(log.leave());
+            log.leave().await;
             return Err(AppendError::NotOwner("the log has no free slot".into()));
         }
         log.machine.handle_timeout(log.now());
         let asked = log.drain();
         match (asked, log.machine.role(log.now())) {
-            (Some(header), _) => match self.append_with(header, None) {
+            (Some(header), _) => match self.append_with(header, None).await {
                 Err(error) if error.is_transient() => {
                     let (log, _) = self.parts()?;
                     let text = format!("an append was refused; it will be tried again: {error}");
@@ -194,6 +216,26 @@ impl Log for OwnedLog {
         Ok(())
     }
 
+    /// As [`Log::close`].
+    pub(super) async fn leave(&mut self) -> Result<(), AppendError> {
+        self.parts()?.0.leave().await;
+        Ok(())
+    }
+}
+
+impl Log for OwnedLog {
+    fn append(&mut self, batch: &Batch, _: &[ChangeSet]) -> Result<(), AppendError> {
+        self.home.clone().block_on(self.append_batch(batch))
+    }
+
+    fn confirm(&mut self) -> Result<(), AppendError> {
+        self.home.clone().block_on(self.append_entry(None))
+    }
+
+    fn upkeep(&mut self) -> Result<(), AppendError> {
+        self.home.clone().block_on(self.keep_up())
+    }
+
     fn upkeep_within(&self) -> Option<Duration> {
         let (log, _) = self.parts.as_ref()?;
         let due = log.machine.next_timeout()?;
@@ -201,10 +243,7 @@ impl Log for OwnedLog {
     }
 
     fn close(&mut self) -> Result<(), AppendError> {
-        let (log, _) = self.parts()?;
-        let home = log.home.clone();
-        home.block_on(log.leave());
-        Ok(())
+        self.home.clone().block_on(self.leave())
     }
 }
 
@@ -215,9 +254,8 @@ impl Drop for OwnedLog {
             // yet, the standby does that.
             log.machine.resign();
             log.publish();
-            let replica = bases.end().unwrap_or_default();
             let returned = self.returned.lock();
-            *returned.unwrap_or_else(PoisonError::into_inner) = Some((log, replica));
+            *returned.unwrap_or_else(PoisonError::into_inner) = Some((log, bases.end()));
         }
     }
 }

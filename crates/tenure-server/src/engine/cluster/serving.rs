@@ -1,13 +1,17 @@
 //! The time until which a server may answer from memory, and the clock that measures it.
 
 use std::fmt;
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tenure_core::Instant;
+use tenure_core::{Instant, UnixMillis};
 use tokio_util::sync::CancellationToken;
+
+#[cfg(feature = "simulation")]
+use super::simulation::SimulatedClock;
+use crate::clock;
 
 /// A clock that counts while the machine is suspended: another server takes over meanwhile.
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -26,11 +30,17 @@ pub(crate) enum OwnershipClock {
     /// A clock that a test moves. A wait moves it to its end.
     #[cfg(test)]
     Manual(Arc<AtomicU64>),
+    /// A clock that a simulation sets.
+    #[cfg(feature = "simulation")]
+    Simulated(Arc<SimulatedClock>),
 }
 
 impl OwnershipClock {
     /// Waits for this long, or until the server stops.
     pub(super) async fn wait(&self, duration: Duration, stop: &CancellationToken) {
+        if duration.is_zero() {
+            return;
+        }
         match self {
             Self::System => drop(tokio::time::timeout(duration, stop.cancelled()).await),
             #[cfg(test)]
@@ -39,6 +49,17 @@ impl OwnershipClock {
                 nanos.fetch_max(until.as_nanos(), Ordering::SeqCst);
                 std::thread::yield_now();
             }
+            #[cfg(feature = "simulation")]
+            Self::Simulated(clock) => clock.wait_until(clock.now() + duration).await,
+        }
+    }
+
+    /// Returns the date, for people and for the first revision of a log.
+    pub(super) fn wall(&self) -> UnixMillis {
+        match self {
+            #[cfg(feature = "simulation")]
+            Self::Simulated(clock) => clock.wall(),
+            _ => clock::wall(),
         }
     }
 
@@ -52,6 +73,8 @@ impl OwnershipClock {
                 }),
             #[cfg(test)]
             Self::Manual(nanos) => Instant::from_nanos(nanos.load(Ordering::SeqCst)),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(clock) => clock.now(),
         }
     }
 }

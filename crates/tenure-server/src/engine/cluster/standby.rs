@@ -170,7 +170,7 @@ impl Standby {
     /// The server stops, or the content of the log is damaged.
     pub(crate) fn run_until_owner(&mut self) -> Result<TakenOver, Ended> {
         let (home, stop) = (self.home.clone(), self.stop.clone());
-        home.block_on(async {
+        let mut taken_over = home.block_on(async {
             // A home that does not answer must not delay the end. A take-over that is given up is as
             // one whose answer is lost.
             tokio::select! {
@@ -178,10 +178,13 @@ impl Standby {
                 () = stop.cancelled() => Err(Ended::Stopped),
                 taken_over = self.follow() => taken_over,
             }
-        })
+        })?;
+        let started = taken_over.log.start_writer();
+        started.map_err(|error| Ended::Refused(format!("a thread: {error}")))?;
+        Ok(taken_over)
     }
 
-    async fn follow(&mut self) -> Result<TakenOver, Ended> {
+    pub(super) async fn follow(&mut self) -> Result<TakenOver, Ended> {
         self.begin().await?;
         loop {
             if self.stop.is_cancelled() {
@@ -198,10 +201,13 @@ impl Standby {
     pub(super) async fn begin(&mut self) -> Result<(), Ended> {
         if self.parts.is_none() {
             let returned: &Mutex<_> = &self.returned;
-            self.parts = returned
+            let returned = returned
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .take();
+            if let Some((log, replica)) = returned {
+                self.parts = Some((log, replica.await.unwrap_or_default()));
+            }
         }
         // The store may have ended without vacating the log.
         while {
@@ -434,13 +440,13 @@ impl Standby {
         );
         self.status.change(|view| view.behind = Some(0));
         let files = log.ring.files.clone();
-        let bases = BaseWriter::start(log.home.clone(), files, replica, self.times);
-        let bases = bases.map_err(|error| Ended::Refused(format!("a thread: {error}")))?;
+        let home = Arc::clone(&log.home.files);
+        let (bases, writer) = BaseWriter::create(home, files, replica, self.times.clone());
         Ok(TakenOver {
             generation,
             note: self.note.take(),
             loaded,
-            log: OwnedLog::new(log, bases, Arc::clone(&self.returned)),
+            log: OwnedLog::new(log, bases, writer, Arc::clone(&self.returned)),
         })
     }
 }

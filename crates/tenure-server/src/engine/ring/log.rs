@@ -1,6 +1,7 @@
 //! Reads and replaces of slots, as the ring asks for them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Bytes;
@@ -44,8 +45,7 @@ pub(in crate::engine) struct RingLog {
     is_loaded: bool,
     /// The home that gave the last answer.
     identity: Option<Identity>,
-    /// When the slot of the newest entry was read last.
-    checked_at: Option<Instant>,
+    verify_every: Duration,
     /// The append that is under way, and its bytes.
     sealed: Option<(SlotValue, Bytes)>,
 }
@@ -67,12 +67,14 @@ fn refused(reason: &str) -> NotSent {
 }
 
 impl RingLog {
-    /// The log with this name at a home. `place` names the log for people.
+    /// The log with this name at a home. `place` names the log for people. `verify_every` is zero for a
+    /// program that only takes over.
     pub(in crate::engine) fn new(
         home: Arc<dyn Files>,
         name: &RegisterKey,
         place: String,
         viewer: Viewer,
+        verify_every: Duration,
     ) -> Self {
         Self {
             files: LogFiles::new(Arc::clone(&home), name),
@@ -82,11 +84,11 @@ impl RingLog {
             home,
             place,
             viewer,
-            ring: LogRing::new(RingLimits::new(SLOTS)),
+            ring: LogRing::new(RingLimits::new(SLOTS, verify_every)),
             values: vec![None; SLOTS as usize],
             is_loaded: false,
             identity: None,
-            checked_at: None,
+            verify_every,
             sealed: None,
         }
     }
@@ -197,7 +199,7 @@ impl RingLog {
 
     /// Forgets everything: the log is read again.
     pub(in crate::engine) fn forget(&mut self) {
-        self.ring = LogRing::new(RingLimits::new(SLOTS));
+        self.ring = LogRing::new(RingLimits::new(SLOTS, self.verify_every));
         self.values.fill(None);
         self.is_loaded = false;
     }
@@ -276,19 +278,7 @@ impl RingLog {
             .as_ref()
             .is_some_and(|(it, _)| it.tail == header);
         let prepared = match self.is_loaded || is_again {
-            true => {
-                // Argument 9 of the ring.
-                let beat = ownership.timings().beat();
-                let is_due = |at| now().since(at) >= beat;
-                if self.checked_at.is_some_and(is_due) {
-                    self.checked_at = None;
-                }
-                let prepared = self.prepare(header, draft, new_base).await;
-                if prepared.is_ok() {
-                    self.checked_at.get_or_insert_with(now);
-                }
-                prepared
-            }
+            true => self.prepare(now(), header, draft, new_base).await,
             false => Err(refused("the log is read again")),
         };
         let (append, bytes) = match prepared {
@@ -305,10 +295,6 @@ impl RingLog {
             Some(failure) => (header.home, SlotReplaced::NotApplied, Some(failure)),
             None => self.replace(&append, bytes, header.home).await,
         };
-        if failure.is_some() {
-            // The home may have been restored meanwhile.
-            self.checked_at = None;
-        }
         let outcome = self.ring.handle_replaced(ownership, now(), home, answer);
         match outcome {
             AppendOutcome::Committed => self.note_committed(),
@@ -332,37 +318,44 @@ impl RingLog {
         })
     }
 
-    /// Returns the append and its bytes; or why nothing is sent.
+    /// Returns the append and its bytes; or why nothing is sent. `now` is an instant before the call.
     pub(in crate::engine) async fn prepare(
         &mut self,
+        now: Instant,
         header: Tail,
         draft: Draft<'_>,
         new_base: Option<Base>,
     ) -> Result<(Append<Version>, Bytes), NotSent> {
         let tail = self.ring.tail().map(|it| it.entry.header);
-        let takes_over = tail.is_some_and(|it| it.generation != header.generation);
-        let mut tail_read = None;
-        let checks = takes_over || self.checked_at.is_none();
-        if let Some(tail) = tail.filter(|_| checks) {
-            let slot = self.ring.slot_of(tail.sequence);
-            match self.home.read(&self.slots[slot as usize], None).await {
-                Ok(read) => {
-                    let home = self.saw(&read);
-                    if home != header.home {
-                        let found = Found::Tail(tail);
-                        let observation = Observation { home, found };
-                        return Err((AppendOutcome::Superseded(observation), None));
-                    }
-                    tail_read = Some(self.slot_read(slot, read));
+        // Argument 9 of the ring.
+        let slots = self
+            .ring
+            .unverified(now, &header)
+            .map(|it| self.ring.slot_of(it));
+        let slots: Vec<_> = slots.collect();
+        let mut reads = Vec::with_capacity(slots.len());
+        if let Some(tail) = tail.filter(|_| !slots.is_empty()) {
+            let keys: Vec<_> = slots
+                .iter()
+                .map(|&it| self.slots[it as usize].clone())
+                .collect();
+            let answers = self.home.read_many(&keys).await;
+            let answers = answers.map_err(|failure| (AppendOutcome::Refused, Some(failure)))?;
+            for (slot, read) in slots.into_iter().zip(answers) {
+                let home = self.saw(&read);
+                if home != header.home {
+                    let found = Found::Tail(tail);
+                    let observation = Observation { home, found };
+                    return Err((AppendOutcome::Superseded(observation), None));
                 }
-                Err(failure) => return Err((AppendOutcome::Refused, Some(failure))),
+                reads.push(self.slot_read(slot, read));
             }
         }
         let before = tail
             .and_then(|it| self.value(it.sequence))
             .map(|it| it.position);
         let mut sealed = None;
-        let append = self.ring.append(header, tail_read, new_base, |entry| {
+        let append = self.ring.append(now, header, reads, new_base, |entry| {
             let value = SlotValue::new(entry, draft, before);
             let bytes = value.encode();
             let checksum = checksum(&bytes);

@@ -319,7 +319,7 @@ impl Node {
         let timings = OwnershipTimings::new(T).unwrap();
         Self {
             home: home.clone(),
-            log: RingLog::new(files, &key("log"), "here".into(), viewer),
+            log: RingLog::new(files, &key("log"), "here".into(), viewer, timings.poll()),
             machine: Ownership::new(timings, OwnerId(owner), Instant::default()),
             revision: 5,
         }
@@ -472,7 +472,9 @@ fn a_version_is_named_only_at_the_home_that_has_shown_it() {
         ..tail
     };
     let batch = Batch::default();
-    let prepared = now(follower.log.prepare(header, draft(&batch), None));
+    let prepared = now(follower
+        .log
+        .prepare(Instant::default(), header, draft(&batch), None));
     let (outcome, _) = prepared.unwrap_err();
     assert!(
         matches!(outcome, AppendOutcome::Superseded(_)),

@@ -22,6 +22,7 @@ const NONE: Left = Left {
     losses: 0,
     failures: 0,
     crashes: 0,
+    go_backs: 0,
 };
 
 /// Two servers that start with an empty log.
@@ -66,6 +67,13 @@ const READING: Bounds = Bounds {
     ..TWO
 };
 
+/// The first server owns a log of four slots, and the home loses entries that it wrote.
+const WENT_BACK: Bounds = Bounds {
+    slots: 4,
+    begin: &[&[Read(0), Read(0)], OWN, &[Read(1), Read(1)], FOLLOW],
+    ..TWO
+};
+
 const fn with(left: Left, entries: u64, bounds: Bounds) -> Bounds {
     Bounds {
         left,
@@ -98,6 +106,11 @@ const FAILURE: Left = Left {
     ..left(1, 1, 1)
 };
 
+const GO_BACK: Left = Left {
+    go_backs: 1,
+    ..left(2, 2, 0)
+};
+
 const CRASH: Left = Left {
     crashes: 1,
     ..left(2, 1, 1)
@@ -115,6 +128,7 @@ const SOME: &[Bounds] = &[
     with(left(3, 1, 1), 6, BEHIND),
     with(left(3, 2, 0), 4, READING),
     with(left(1, 1, 0), 3, THREE),
+    with(GO_BACK, 4, WENT_BACK),
 ];
 
 /// Bounds that take minutes. `cargo nextest run --release -p tenure-core --run-ignored only ring
@@ -128,6 +142,14 @@ const MANY: &[Bounds] = &[
     with(left(4, 1, 2), 8, BEHIND),
     with(left(3, 2, 1), 5, READING),
     with(left(2, 1, 0), 3, THREE),
+    with(
+        Left {
+            ticks: 3,
+            ..GO_BACK
+        },
+        4,
+        WENT_BACK,
+    ),
 ];
 
 /// Sizes for random walks.
@@ -138,6 +160,14 @@ const WALKED: &[Bounds] = &[
         slots: 2,
         ..LARGE
     },
+    with(
+        Left {
+            ticks: 8,
+            ..GO_BACK
+        },
+        4,
+        WENT_BACK,
+    ),
 ];
 
 const LARGE: Bounds = Bounds {
@@ -152,6 +182,7 @@ const LARGE: Bounds = Bounds {
         losses: 4,
         failures: 3,
         crashes: 4,
+        go_backs: 0,
     },
     ..TWO
 };

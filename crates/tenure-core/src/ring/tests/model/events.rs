@@ -49,6 +49,8 @@ pub(super) enum Action {
     Delete(usize, usize),
     DeleteSlot(usize),
     Crash(usize),
+    /// The home loses the newest entry, and a server that has not seen it starts.
+    GoBack(usize),
 }
 
 impl Bounds {
@@ -103,6 +105,10 @@ impl Bounds {
         if left.crashes > 0 {
             actions.push(Action::Crash(id));
         }
+        let is_in_first_round = |it: Entry| (2..=self.slots).contains(&it.header.sequence);
+        if left.go_backs > 0 && state.newest.is_some_and(is_in_first_round) {
+            actions.push(Action::GoBack(id));
+        }
     }
 }
 
@@ -124,6 +130,7 @@ impl Model for Bounds {
                 ..self.left
             },
             newest: None,
+            went_back: false,
             committed: [0; 2],
             acknowledged: [0; 2],
             event: None,
@@ -221,6 +228,10 @@ impl Model for Bounds {
                 next.left.crashes -= 1;
                 next.crash(self, id);
             }
+            Action::GoBack(id) => {
+                next.left.go_backs -= 1;
+                next.go_back(self, id);
+            }
         }
         next.forget_refused(self.deletes_slots);
         next.broken = next.broken.or_else(|| next.violation());
@@ -254,6 +265,9 @@ type Has = fn(&Bounds, &State) -> bool;
 
 /// The events with their names.
 pub(super) const EVENTS: &[(&str, Has)] = &[
+    ("an owner that finds an entry missing", |_, it| {
+        it.event == Some(Event::WentBack)
+    }),
     ("a take-over", |_, it| it.event == Some(Event::TookOver)),
     ("a take-over with a new base", |_, it| {
         it.event == Some(Event::TookOverWithBase)

@@ -27,6 +27,8 @@ pub(super) struct State {
     pub(super) newest: Option<Entry>,
     pub(super) committed: Content,
     pub(super) acknowledged: Content,
+    /// Whether the home has lost an entry.
+    pub(super) went_back: bool,
     /// The event of the last step.
     pub(super) event: Option<Event>,
     /// A rule that was broken at the last step.
@@ -44,6 +46,8 @@ pub(super) struct Left {
     /// Appends that definitely fail.
     pub(super) failures: u8,
     pub(super) crashes: u8,
+    /// Losses of the newest entry by the home.
+    pub(super) go_backs: u8,
 }
 
 /// An event that a search must contain.
@@ -60,6 +64,7 @@ pub(super) enum Event {
     Undone,
     Lost,
     Deleted,
+    WentBack,
 }
 
 /// The bytes of an entry.
@@ -155,6 +160,7 @@ impl Server {
             segment: 1,
             changes: bounds.slots,
             resign: bounds.slots,
+            verify_every: tick,
         };
         let owner = OwnerId(u128::from(starts) * 4 + id as u128);
         Self {
@@ -239,11 +245,12 @@ impl State {
     pub(super) fn send(&mut self, id: usize, header: Tail, key: Option<usize>) {
         let now = self.clock();
         let server = &mut self.servers[id];
-        let tail = server.ring.tail().map(|it| it.entry.header.sequence);
-        let read = tail.map(|it| Value::read(self.slots[server.ring.slot_of(it) as usize]));
+        let unverified = server.ring.unverified(now, &header);
+        let slots = unverified.map(|it| self.slots[server.ring.slot_of(it) as usize]);
+        let reads = slots.map(Value::read).collect();
         let new_base = server.written(&self.files);
         let mut sealed = None;
-        let append = server.ring.append(header, read, new_base, |&entry| {
+        let append = server.ring.append(now, header, reads, new_base, |&entry| {
             let value = *sealed.insert(Value { entry, key });
             value.checksum()
         });
@@ -277,7 +284,12 @@ impl State {
                         AppendOutcome::Refused
                     }
                     Blocked::NeedsBase => AppendOutcome::Refused,
-                    Blocked::Moved(observation) => AppendOutcome::Superseded(observation),
+                    Blocked::Moved(observation) => {
+                        if self.went_back {
+                            self.event = Some(Event::WentBack);
+                        }
+                        AppendOutcome::Superseded(observation)
+                    }
                 };
                 let _ = server.ownership.handle_appended(now, outcome);
             }
@@ -293,7 +305,7 @@ impl State {
         }
         let entry = message.value.entry;
         let before = self.newest.map_or(0, |it| it.header.sequence);
-        if entry.header.sequence != before + 1 {
+        if entry.header.sequence != before + 1 && !self.went_back {
             self.broken = Some("the chain forks");
         }
         self.slots[slot] = Some(message.value);
@@ -421,7 +433,7 @@ impl State {
             self.event = Some(Event::Again);
             return;
         };
-        if matches!(observation.found, Found::Unusable(_)) {
+        if matches!(observation.found, Found::Unusable(_)) && !self.went_back {
             self.broken = Some("a server refuses a log that is in order");
         }
         let tail = server.ring.tail().map(|it| it.entry.header);
@@ -458,6 +470,19 @@ impl State {
         self.drain(id);
     }
 
+    /// The home loses the newest entry, which is one of the first round, and this server starts again.
+    pub(super) fn go_back(&mut self, bounds: &Bounds, id: usize) {
+        if let Some(newest) = self.newest {
+            let left = |it: &&Value| it.entry.header.sequence < newest.header.sequence;
+            let values = self.slots.iter().flatten().filter(left);
+            let newest_left = values.max_by_key(|it| it.entry.header.sequence);
+            self.newest = newest_left.map(|it| it.entry);
+            self.slots[self.servers[id].ring.slot_of(newest.header.sequence) as usize] = None;
+        }
+        self.went_back = true;
+        self.crash(bounds, id);
+    }
+
     /// Returns what a server recovers from the home; `None` if it can't.
     fn recovered(&self) -> Option<Content> {
         let Some(newest) = self.newest else {
@@ -484,6 +509,10 @@ impl State {
 
     /// Returns the promise that this state breaks.
     pub(super) fn violation(&self) -> Option<&'static str> {
+        if self.went_back {
+            let serving = self.servers.iter().filter(|it| it.serves(self.now));
+            return (serving.count() > 1).then_some("two servers answer from memory");
+        }
         let lacks = |content: Content| (0..2).any(|key| content[key] < self.acknowledged[key]);
         for server in self.servers.iter().filter(|it| it.serves(self.now)) {
             let known = server.ring.tail().map(|it| it.entry);

@@ -296,6 +296,8 @@ fn old_files_stay_for_slow_readers_and_are_deleted_after_the_time() {
             owner.write().unwrap();
         }
         drop(owner);
+        // The task that deletes them has ended now.
+        next.stand_by();
         let all = files_of(&home);
         let old: Vec<_> = before.iter().filter(|it| all.contains(it)).collect();
         match keep.is_zero() {

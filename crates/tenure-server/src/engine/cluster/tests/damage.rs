@@ -157,7 +157,7 @@ fn a_log_that_went_back_is_named_once_with_both_positions() {
     let mut standby = Server::new("standby", &home);
     assert!(standby.follow(T / 6).is_none());
     home.memory.go_back(1);
-    // The owner notices it within a beat, and the standby before it takes over.
+    // The owner notices it within a poll, and the standby before it takes over.
     server.advance(T / 6);
     assert!(matches!(owner.write(), Err(AppendError::NotOwner(_))));
     assert!(!server.serving().check());
@@ -181,6 +181,23 @@ fn a_log_that_went_back_is_named_once_with_both_positions() {
     // The standby never follows this log again.
     assert!(standby.follow(4 * T).is_none());
     assert_eq!(standby.refusal(), text);
+}
+
+#[test]
+fn an_owner_that_goes_on_after_an_entry_was_lost_stops_within_a_poll() {
+    let (home, server, mut owner) = used(30);
+    home.memory.go_back(1);
+    // The slot of the next entry is as it was.
+    owner.write().unwrap();
+    assert!(server.serving().check());
+    server.advance(T / 12);
+    assert!(matches!(owner.write(), Err(AppendError::NotOwner(_))));
+    assert!(!server.serving().check());
+    assert!(
+        server
+            .refusal()
+            .contains("the home lost what it acknowledged")
+    );
 }
 
 #[test]

@@ -145,6 +145,9 @@ fn a_server_that_is_deposed_in_the_middle_of_a_commit_appends_nothing_more() {
         assert_eq!(next.generation, 2);
         let count = 1 + usize::from(is_loaded);
         assert_eq!(next.loaded.leases.len(), count, "{fault:?}");
+        while serving.check() {
+            thread::yield_now();
+        }
         while home.memory.deliver().is_some() {}
         server.reached.fail_all(None);
         let (outcome, mut owner) = commit.join().unwrap();

@@ -7,7 +7,6 @@ mod faults;
 pub(crate) mod faulty_home;
 mod follow;
 mod operator;
-mod random;
 mod reports;
 mod starts;
 
@@ -163,7 +162,8 @@ struct Owner {
 }
 
 impl Owner {
-    fn new(taken_over: TakenOver) -> Self {
+    fn new(mut taken_over: TakenOver) -> Self {
+        taken_over.log.start_writer().unwrap();
         Self {
             revision: taken_over.loaded.revision,
             generation: taken_over.generation,
