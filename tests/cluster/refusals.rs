@@ -94,16 +94,17 @@ fn delete(cluster: &Cluster, key: &str, is_prefix: bool) {
 
 /// The same entry with another byte, and the checksum of that.
 fn changed(value: &[u8], at: usize, to: u8) -> Vec<u8> {
-    let mut changed = value[..value.len() - 4].to_vec();
+    let mut changed = value.to_vec();
     changed[at] = to;
-    let sum = crc32fast::hash(&changed);
-    changed.extend(sum.to_le_bytes());
+    let sum = crc32fast::hash(&changed[FORMAT..]);
+    changed[FORMAT - 4..FORMAT].copy_from_slice(&sum.to_le_bytes());
     changed
 }
 
-/// The place of the format and of the identity of the home in an entry.
-const FORMAT: usize = 1;
-const HOME: usize = 5;
+/// The place of the format, which follows the length and the checksum of an entry, and of the identity
+/// of the home.
+const FORMAT: usize = 8;
+const HOME: usize = 9;
 
 #[test]
 fn a_server_that_etcd_refuses_at_its_start_ends_and_says_what_to_change() {

@@ -26,7 +26,7 @@ pub struct Link {
     pub at: u64,
     /// The slot.
     pub slot: u64,
-    /// The content, by the names of the columns.
+    /// The content, by the names of the fields.
     pub entry: Value,
 }
 

@@ -18,10 +18,10 @@ pub struct MemoryHome(Arc<Mutex<State>>);
 struct State {
     /// The number of promotions.
     timeline: u64,
-    values: Values,
+    values: BTreeMap<RegisterKey, (Version, Bytes)>,
     files: BTreeMap<RegisterKey, Bytes>,
-    /// The values before each write.
-    past: Vec<Values>,
+    /// What each write has replaced.
+    past: Vec<(RegisterKey, Option<(Version, Bytes)>)>,
     /// The last version. It does not go back with the values.
     version: u64,
     /// The number of the next replaces that are late.
@@ -29,15 +29,19 @@ struct State {
     late: VecDeque<(RegisterKey, Expected, Bytes)>,
 }
 
-type Values = BTreeMap<RegisterKey, (Version, Bytes)>;
-
 impl MemoryHome {
-    /// Returns a home with the same content and identity, which is another one from now on.
+    /// Returns a home with the same content and identity, which is another one from now on. It can't go
+    /// back to what was before.
     #[must_use]
     pub fn copied(&self) -> Self {
-        let mut state = self.lock().clone();
-        state.late.clear();
-        Self(Arc::new(Mutex::new(state)))
+        let state = self.lock();
+        Self(Arc::new(Mutex::new(State {
+            timeline: state.timeline,
+            values: state.values.clone(),
+            files: state.files.clone(),
+            version: state.version,
+            ..State::default()
+        })))
     }
 
     /// Delays the first replace that is not late yet: it arrives when [`MemoryHome::deliver`] is called, and
@@ -63,10 +67,12 @@ impl MemoryHome {
     /// Loses the last writes of registers, as a restore of a backup with the same identity does.
     pub fn go_back(&self, writes: usize) {
         let mut state = self.lock();
-        let left = state.past.len().saturating_sub(writes);
-        if let Some(values) = state.past.get(left).cloned() {
-            state.values = values;
-            state.past.truncate(left);
+        for _ in 0..writes {
+            match state.past.pop() {
+                Some((key, Some(before))) => drop(state.values.insert(key, before)),
+                Some((key, None)) => drop(state.values.remove(&key)),
+                None => return,
+            }
         }
     }
 
@@ -105,10 +111,10 @@ impl State {
         if current != expected.version.as_ref() || self.identity() != expected.identity {
             return Replaced::Changed(self.read(key, None));
         }
-        self.past.push(self.values.clone());
         self.version += 1;
         let version = Version::new(self.version.to_string());
-        self.values.insert(key.clone(), (version.clone(), value));
+        let before = self.values.insert(key.clone(), (version.clone(), value));
+        self.past.push((key.clone(), before));
         Replaced::Done(version)
     }
 

@@ -33,7 +33,7 @@ fn main() {
     let client_runtime = Builder::new_current_thread().enable_all().build();
     let client_runtime = client_runtime.expect("a runtime");
     let store = |config| Local::new(Store::open(config).expect("a store"));
-    let local = store(StoreConfig::embedded(folders[1].path()));
+    let local = store(StoreConfig::folder(folders[1].path()));
     let memory = store(StoreConfig::memory());
     let server = Child::start(Kind::Folder, 0, folders[2].path());
 

@@ -27,7 +27,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use tenure_server::{StoreConfig, Server, Store};
 //!
-//! let store = Store::open(StoreConfig::embedded("/var/lib/tenure"))?;
+//! let store = Store::open(StoreConfig::folder("/var/lib/tenure"))?;
 //! let server = Server::bind(store, "127.0.0.1:7878".parse()?)?;
 //! server.serve(std::future::pending()).await?;
 //! # Ok(())

@@ -334,7 +334,7 @@ impl Server {
         let drained = async { while connections.join_next().await.is_some() {} };
         let _ = timeout(DRAIN, drained).await;
         connections.shutdown().await;
-        // The last commit and the last checkpoint block.
+        // The last commit and the last upkeep block.
         let closing = store.clone();
         blocking(move || closing.close()).await?;
         if failed || store.failed().is_cancelled() {

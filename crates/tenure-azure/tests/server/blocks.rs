@@ -180,7 +180,7 @@ async fn a_block_list_has_the_conditions_of_a_write() {
 #[tokio::test]
 async fn committed_blobs_survive_a_restart_and_uncommitted_blocks_do_not() {
     let folder = tempfile::tempdir().unwrap();
-    let open = || start(StoreConfig::embedded(folder.path()), development());
+    let open = || start(StoreConfig::folder(folder.path()), development());
     let (running, az) = open();
     container(&az).await;
     put_block(&az, "AAAA", &[], b"1").await.assert(201);

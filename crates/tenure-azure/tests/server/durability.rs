@@ -42,7 +42,7 @@ async fn acquire(az: &Az, number: u32) -> u16 {
 #[tokio::test]
 async fn containers_blobs_and_their_leases_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let (running, az) = start(StoreConfig::embedded(folder.path()), development());
+    let (running, az) = start(StoreConfig::folder(folder.path()), development());
     fill(&az).await;
     az.put_block("/leases/gone", &[], b"x").await.assert(201);
     az.delete("/leases/gone", &[]).await.assert(202);
@@ -50,7 +50,7 @@ async fn containers_blobs_and_their_leases_survive_a_restart() {
     let before = az.get("/leases/a%2Fb", &[]).await;
     running.stop().await.unwrap();
 
-    let (running, az) = start(StoreConfig::embedded(folder.path()), development());
+    let (running, az) = start(StoreConfig::folder(folder.path()), development());
     let after = az.get("/leases/a%2Fb", &[]).await;
     assert_eq!(after.assert(200).body, b"body");
     for name in [
@@ -84,7 +84,7 @@ async fn containers_blobs_and_their_leases_survive_a_restart() {
 
 /// Opens the store of this directory with the protocol.
 fn open(folder: &Path) -> Result<Azure, AzureError> {
-    let store = Store::open(StoreConfig::embedded(folder))?;
+    let store = Store::open(StoreConfig::folder(folder))?;
     Azure::open(&store, development())
 }
 
@@ -109,7 +109,7 @@ fn newest_log(folder: &Path) -> PathBuf {
 #[tokio::test]
 async fn the_refusal_of_damaged_blobs_names_the_file() {
     let folder = tempfile::tempdir().unwrap();
-    let (running, az) = start(StoreConfig::embedded(folder.path()), development());
+    let (running, az) = start(StoreConfig::folder(folder.path()), development());
     fill(&az).await;
     running.stop().await.unwrap();
     let log = newest_log(folder.path());
@@ -141,11 +141,11 @@ fn as_killed(folder: &Path) -> TempDir {
 #[tokio::test]
 async fn a_damaged_log_is_refused_and_a_torn_end_is_not() {
     let folder = tempfile::tempdir().unwrap();
-    let (_running, az) = start(StoreConfig::embedded(folder.path()), development());
+    let (_running, az) = start(StoreConfig::folder(folder.path()), development());
     fill(&az).await;
     az.put_block("/leases/last", &[], b"x").await.assert(201);
     let whole = as_killed(folder.path());
-    let (_running, az) = start(StoreConfig::embedded(whole.path()), development());
+    let (_running, az) = start(StoreConfig::folder(whole.path()), development());
     az.get("/leases/last", &[]).await.assert(200);
 
     // A torn change was not acknowledged.
@@ -154,7 +154,7 @@ async fn a_damaged_log_is_refused_and_a_torn_end_is_not() {
     let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
     bytes[used - 50..].fill(0);
     fs::write(newest_log(torn.path()), &bytes).unwrap();
-    let (_running, az) = start(StoreConfig::embedded(torn.path()), development());
+    let (_running, az) = start(StoreConfig::folder(torn.path()), development());
     az.get("/leases/page", &[]).await.assert(200);
     az.get("/leases/last", &[])
         .await
@@ -217,7 +217,7 @@ async fn a_backup_has_the_blobs_and_a_restore_restores_them() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let file = folder.path().join("backup");
-    let (running, az) = start(StoreConfig::embedded(&data), development());
+    let (running, az) = start(StoreConfig::folder(&data), development());
     fill(&az).await;
     assert_eq!(acquire(&az, 1).await, 201);
     let before = az.get("/leases/a%2Fb", &[]).await;
@@ -233,7 +233,7 @@ async fn a_backup_has_the_blobs_and_a_restore_restores_them() {
 
     let other = folder.path().join("other");
     restore(&file, &other).unwrap();
-    let (running, az) = start(StoreConfig::embedded(&other), development());
+    let (running, az) = start(StoreConfig::folder(&other), development());
     let after = az.get("/leases/a%2Fb", &[]).await;
     assert_eq!(after.assert(200).body, b"body");
     assert_eq!(after.header("etag"), before.header("etag"));

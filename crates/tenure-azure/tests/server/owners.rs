@@ -93,7 +93,7 @@ impl Guarded {
 }
 
 fn serve(folder: &TempDir, access: &Access) -> (Running, Az) {
-    let store = Store::open(StoreConfig::embedded(folder.path().join("data"))).unwrap();
+    let store = Store::open(StoreConfig::folder(folder.path().join("data"))).unwrap();
     let azure = Azure::open(&store, development()).unwrap();
     let server = Server::bind(store, "127.0.0.1:0".parse().unwrap()).unwrap();
     let running = served(server.with_access(access.clone()).with_protocol(azure));

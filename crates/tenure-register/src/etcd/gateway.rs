@@ -35,9 +35,11 @@ pub(super) struct State {
     members: Vec<Member>,
     /// The index of the member that is used.
     current: usize,
-    /// The cluster that gave the last answer. `None` after a replace that failed: the next attempt may
-    /// reach a member that was restored meanwhile.
+    /// The cluster that gave the last answer.
     pub(super) identity: Option<Identity>,
+    /// Whether the last replace failed. It may have been applied, and the next attempt may reach a member
+    /// that was restored meanwhile.
+    pub(super) has_failed: bool,
     client: Client,
     login: Login,
     /// The last version that was read, of any member.
@@ -117,6 +119,7 @@ impl State {
             members: vec![Member::default(); urls.len()],
             current: 0,
             identity: None,
+            has_failed: false,
             client: client(access, attempt)?,
             login: Login::Needed,
             version: None,

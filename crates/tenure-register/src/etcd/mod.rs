@@ -146,10 +146,20 @@ impl EtcdHome {
         value: &Bytes,
     ) -> Result<Replaced, Failure> {
         // The identity is no part of the condition. So it is read first, unless the last answer has shown it.
-        if self.state().identity.as_ref() != Some(&expected.identity) {
-            let found = self.get(REGISTER, key).await?;
-            if *found.identity() != expected.identity {
-                return Ok(Replaced::Changed(found));
+        // After a failure this read also shows the outcome, however often answers to replaces are lost.
+        let is_known = {
+            let state = self.state();
+            state.identity.as_ref() == Some(&expected.identity) && !state.has_failed
+        };
+        if !is_known {
+            let found = match self.get(REGISTER, key).await {
+                // If every second answer is lost, the next one arrives.
+                Err(Failure::Unknown(_)) => self.get(REGISTER, key).await?,
+                found => found?,
+            };
+            self.state().has_failed = false;
+            if let Some(replaced) = Replaced::refused(found, expected, value) {
+                return Ok(replaced);
             }
         }
         let revision = expected.version.as_ref().map_or("0", Version::as_str);
@@ -171,7 +181,7 @@ impl EtcdHome {
                 return Replaced::refused(found, expected, value).ok_or(Failure::Full(text));
             }
             Err(failure) => {
-                self.state().identity = None;
+                self.state().has_failed = true;
                 return Err(failure);
             }
             Ok(answer) => answer,

@@ -120,7 +120,7 @@ pub fn serve_if_asked_with(extend: impl FnOnce(Server, &Store) -> Server) {
     let mut config = match kind.as_str() {
         "Bare" => None,
         "Memory" => Some(StoreConfig::memory()),
-        _ => Some(StoreConfig::embedded(folder)),
+        _ => Some(StoreConfig::folder(folder)),
     };
     if let Some(config) = &mut config {
         // All leases are in one namespace.

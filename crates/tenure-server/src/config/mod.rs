@@ -35,7 +35,7 @@ impl StoreConfig {
 
     /// Creates the configuration of a store in the directory `data_dir`.
     #[must_use]
-    pub fn embedded(data_dir: impl Into<PathBuf>) -> Self {
+    pub fn folder(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: Some(data_dir.into()),
             ..Self::default()

@@ -118,7 +118,7 @@ impl StoreMetrics {
         self.is_disk_full.store(false, Ordering::Relaxed);
     }
 
-    pub(crate) fn checkpoint(&self, time: Duration) {
+    pub(crate) fn upkeep(&self, time: Duration) {
         self.tidy_duration.observe(time.as_secs_f64());
     }
 
@@ -177,7 +177,7 @@ impl StoreMetrics {
             (
                 &self.tidy_duration,
                 "tenure_tidy_duration_seconds",
-                "The time of a checkpoint: the work after a commit that keeps the log short.",
+                "The time of the upkeep: the work after a commit that keeps the log short.",
             ),
         ] {
             out.family("histogram", name, help, histogram.samples(None));

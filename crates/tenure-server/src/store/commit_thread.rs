@@ -117,7 +117,7 @@ impl Inner {
         if let Err(AppendError::NotOwner(_)) = &done {
             self.undo(Arc::default(), CommitFailure::NotOwner);
         }
-        self.metrics.checkpoint(began.elapsed());
+        self.metrics.upkeep(began.elapsed());
         done
     }
 

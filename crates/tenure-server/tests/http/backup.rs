@@ -28,7 +28,7 @@ impl Bench {
     fn new() -> Self {
         let store = tempfile::tempdir().unwrap();
         Self {
-            server: Some(start(StoreConfig::embedded(store.path()))),
+            server: Some(start(StoreConfig::folder(store.path()))),
             store,
             place: tempfile::tempdir().unwrap(),
         }
@@ -65,7 +65,7 @@ async fn acquire_in(api: &Api, namespace: &str, body: Value) -> Answer {
 }
 
 fn open(folder: &Path) -> Result<Store, OpenError> {
-    Store::open(StoreConfig::embedded(folder))
+    Store::open(StoreConfig::folder(folder))
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -114,7 +114,7 @@ async fn a_backup_under_load_has_every_change_acknowledged_before_it() {
             restore(&bench.file(), &restored).unwrap().contents,
             contents
         );
-        let server = start(StoreConfig::embedded(&restored));
+        let server = start(StoreConfig::folder(&restored));
         for (lease, epoch) in &before {
             let (_, history) = server.api.history(lease).await;
             let last = history["terms"][0]["epoch"].as_u64();
@@ -129,7 +129,7 @@ async fn a_backup_under_load_has_every_change_acknowledged_before_it() {
     }
     // The backup did not damage the store's log: a store that is killed now starts with everything.
     let copy = killed(bench.store.path());
-    let again = start(StoreConfig::embedded(copy.path()));
+    let again = start(StoreConfig::folder(copy.path()));
     let all = acknowledged.lock().unwrap().clone();
     for (lease, epoch) in all {
         let (_, granted) = again.api.acquire(&lease, 9_999_999).await;
@@ -258,7 +258,7 @@ async fn epochs_and_revisions_of_a_restored_store_are_above_all_of_the_lost_one(
     let hours = 23 * 60 * 60 * 1000;
     let most = told.iter().max().unwrap().0 + hours;
     assert!(restored.epochs_above > most && restored.epochs_above > wall + hours);
-    let server = start(StoreConfig::embedded(bench.restored()));
+    let server = start(StoreConfig::folder(bench.restored()));
     let api = &server.api;
     // The lease was held when the backup was taken. Its term continues with its epoch, and the next
     // term has a greater one.
@@ -283,7 +283,7 @@ async fn epochs_and_revisions_of_a_restored_store_are_above_all_of_the_lost_one(
     }
     // This stays true after the restored store restarts.
     server.stop().await.unwrap();
-    let server = start(StoreConfig::embedded(bench.restored()));
+    let server = start(StoreConfig::folder(bench.restored()));
     assert_ok(&server.api.release("newer", 13).await);
     let (_, granted) = server.api.acquire("newest", 20).await;
     assert!(granted["epoch"].as_u64() > Some(most), "{granted}");
@@ -347,7 +347,7 @@ async fn nothing_is_restored_over_a_store() {
     for folder in [bench.store.path(), dead.path()] {
         let error = restore(&bench.file(), folder).unwrap_err();
         assert!(matches!(error, RestoreError::StoreThere { .. }), "{error}");
-        let again = start(StoreConfig::embedded(folder));
+        let again = start(StoreConfig::folder(folder));
         assert_ok(&again.api.renew("job", 1).await);
         again.stop().await.unwrap();
     }
@@ -408,7 +408,7 @@ async fn an_interrupted_restore_leaves_no_store_and_can_be_repeated() {
         restore(&bench.file(), folder.path()).unwrap();
         let restored = names(folder.path());
         assert!(restored.contains(&"RESTORED".to_owned()), "{restored:?}");
-        let again = start(StoreConfig::embedded(folder.path()));
+        let again = start(StoreConfig::folder(folder.path()));
         assert_eq!(again.api.get("job").await.1["epoch"], granted["epoch"]);
         assert_ok(&again.api.renew("job", 1).await);
         again.stop().await.unwrap();
@@ -430,7 +430,7 @@ async fn the_epochs_of_deleted_leases_bound_their_namespace_across_restarts_and_
     let moved = bench.place.path().join("moved-file");
     let final_restore = bench.place.path().join("moved");
     let check = async |folder: &Path, first: u32, moves_others: bool| {
-        let server = start(StoreConfig::embedded(folder));
+        let server = start(StoreConfig::folder(folder));
         let epoch = |granted: Answer| granted.1["epoch"].as_u64().unwrap();
         for (number, lease) in (first..).zip(["gone", "new"]) {
             assert!(epoch(server.api.acquire(lease, number).await) > far);
@@ -452,7 +452,7 @@ async fn the_epochs_of_deleted_leases_bound_their_namespace_across_restarts_and_
 async fn a_store_keeps_its_id_across_a_restart_a_backup_and_a_restore() {
     let folder = tempfile::tempdir().unwrap();
     let id_of = |data_dir: &Path| {
-        let store = Store::open(StoreConfig::embedded(data_dir)).unwrap();
+        let store = Store::open(StoreConfig::folder(data_dir)).unwrap();
         store.id().to_owned()
     };
     let (first, other) = (folder.path().join("first"), folder.path().join("other"));
@@ -516,7 +516,7 @@ async fn a_final_backup_closes_the_folder_and_its_restore_goes_on_where_the_stor
     assert!(restored.is_final);
     assert_eq!(restored.epochs_above, last);
     assert_eq!(restored.revisions_above, contents.revision);
-    let again = start(StoreConfig::embedded(bench.restored()));
+    let again = start(StoreConfig::folder(bench.restored()));
     let (_, granted) = again.api.acquire("job", 2).await;
     let epoch = granted["epoch"].as_u64().unwrap();
     assert!(epoch > last && epoch < last + 3_600_000, "{granted}");
@@ -547,7 +547,7 @@ async fn a_final_backup_can_be_repeated_and_one_that_fails_leaves_the_store_open
     fs::create_dir(other.file()).unwrap();
     let failed = final_backup(other.store.path(), &other.file(), Existing::Replace);
     assert!(matches!(failed, Err(BackupError::Io { .. })), "{failed:?}");
-    let again = start(StoreConfig::embedded(other.store.path()));
+    let again = start(StoreConfig::folder(other.store.path()));
     assert_ok(&again.api.renew("job", 1).await);
     again.stop().await.unwrap();
 }

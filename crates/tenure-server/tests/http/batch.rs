@@ -17,7 +17,7 @@ fn renewals(numbers: impl IntoIterator<Item = u32>) -> Value {
 #[tokio::test]
 async fn each_renewal_succeeds_or_fails_independently_and_in_order() {
     let folder = tempfile::tempdir().unwrap();
-    let api = start(StoreConfig::embedded(folder.path())).api;
+    let api = start(StoreConfig::folder(folder.path())).api;
     assert_ok(&api.acquire("mine", 1).await);
     assert_ok(&api.acquire("others", 2).await);
     assert_ok(&api.acquire("broken", 3).await);

@@ -41,7 +41,7 @@ async fn until_over(api: &Api, lease: &str) {
 /// Returns a store in memory and a store on disk.
 fn both() -> [(crate::common::Running, Option<TempDir>); 2] {
     let folder = tempfile::tempdir().unwrap();
-    let embedded = start(StoreConfig::embedded(folder.path()));
+    let embedded = start(StoreConfig::folder(folder.path()));
     [(in_memory(), None), (embedded, Some(folder))]
 }
 
@@ -53,7 +53,7 @@ async fn a_history_is_read_page_by_page() {
         ..Limits::default()
     };
     let folder = tempfile::tempdir().unwrap();
-    for config in [StoreConfig::memory(), StoreConfig::embedded(folder.path())] {
+    for config in [StoreConfig::memory(), StoreConfig::folder(folder.path())] {
         let server = start(config.with_limits(limits.clone()));
         let api = &server.api;
         let reason = "r".repeat(500);
@@ -149,7 +149,7 @@ async fn only_the_last_terms_are_remembered() {
         max_history: 3,
         ..Limits::default()
     };
-    let embedded = || StoreConfig::embedded(folder.path()).with_limits(limits.clone());
+    let embedded = || StoreConfig::folder(folder.path()).with_limits(limits.clone());
     for config in [
         StoreConfig::memory().with_limits(limits.clone()),
         embedded(),
@@ -180,7 +180,7 @@ async fn only_the_last_terms_are_remembered() {
         max_history: 2,
         ..limits.clone()
     };
-    let server = start(StoreConfig::embedded(folder.path()).with_limits(fewer));
+    let server = start(StoreConfig::folder(folder.path()).with_limits(fewer));
     assert_eq!(told(&server.api, "job").await.len(), 2);
     server.stop().await.unwrap();
 }
@@ -188,7 +188,7 @@ async fn only_the_last_terms_are_remembered() {
 #[tokio::test]
 async fn a_history_survives_a_stop_and_a_kill() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     let api = &server.api;
     assert_ok(&api.acquire("job", 1).await);
     break_lease(api, "job", 0, "stuck").await;
@@ -201,7 +201,7 @@ async fn a_history_survives_a_stop_and_a_kill() {
     let copy = killed(folder.path());
     server.stop().await.unwrap();
     for folder in [copy.path(), folder.path()] {
-        let server = start(StoreConfig::embedded(folder));
+        let server = start(StoreConfig::folder(folder));
         assert_eq!(server.api.history("job").await, job);
         // The break continues, and its reason is kept.
         until_over(&server.api, "breaking").await;

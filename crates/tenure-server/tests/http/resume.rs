@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 /// Returns a store in memory and a store on disk.
 fn both() -> [(crate::common::Running, Option<TempDir>); 2] {
     let folder = tempfile::tempdir().unwrap();
-    let embedded = start(StoreConfig::embedded(folder.path()));
+    let embedded = start(StoreConfig::folder(folder.path()));
     [(in_memory(), None), (embedded, Some(folder))]
 }
 
@@ -99,7 +99,7 @@ async fn a_term_continues_under_its_epoch_after_its_lease_expired() {
         assert_eq!(history[1]["without_store"], period);
         server.stop().await.unwrap();
         if let Some(folder) = folder {
-            let again = start(StoreConfig::embedded(folder.path()));
+            let again = start(StoreConfig::folder(folder.path()));
             assert_eq!(terms(&again.api).await, history);
         }
     }
@@ -108,7 +108,7 @@ async fn a_term_continues_under_its_epoch_after_its_lease_expired() {
 #[tokio::test]
 async fn a_resumed_term_survives_a_stop_a_kill_and_a_restore() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     let api = &server.api;
     let epoch = expired(api).await;
     assert_ok(&resume(api, 1, epoch, 700).await);
@@ -127,7 +127,7 @@ async fn a_resumed_term_survives_a_stop_a_kill_and_a_restore() {
     let copy = killed(folder.path());
     server.stop().await.unwrap();
     for folder in [copy.path(), folder.path(), &restored] {
-        let server = start(StoreConfig::embedded(folder));
+        let server = start(StoreConfig::folder(folder));
         assert_eq!(terms(&server.api).await, history);
         let (_, lease) = server.api.get("job").await;
         assert_eq!(
@@ -235,14 +235,14 @@ async fn a_wrong_resume_is_refused_with_its_field() {
 #[tokio::test]
 async fn a_term_continues_after_a_restart_although_a_greater_epoch_was_deleted() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     let epoch = expired(&server.api).await;
     let ahead = json!({"holder": "c2", "lease_id": id(2), "duration_ms": 1_000, "min_epoch": epoch + 86_400_000});
     assert_ok(&server.api.post("gone", "acquire", ahead).await);
     assert_ok(&server.api.release("gone", 2).await);
     assert_eq!(server.api.delete("gone").await.0, 204);
     server.stop().await.unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     let resumed = resume(&server.api, 1, epoch, 700).await;
     assert_ok(&resumed);
     assert_eq!(resumed.1["epoch"], epoch);

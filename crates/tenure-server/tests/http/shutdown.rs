@@ -39,11 +39,11 @@ async fn waiters_get_a_response_at_once_and_the_server_ends() {
 #[tokio::test]
 async fn acknowledged_changes_survive_a_shutdown() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     let (_, granted) = server.api.acquire("job", 1).await;
     server.stop().await.unwrap();
 
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     let (_, view) = server.api.get("job").await;
     assert_eq!(view["epoch"], granted["epoch"]);
     let renewed = server

@@ -9,7 +9,7 @@ async fn names_are_accepted_up_to_their_limit() {
         ..Limits::default()
     };
     let folder = tempfile::tempdir().unwrap();
-    let config = StoreConfig::embedded(folder.path());
+    let config = StoreConfig::folder(folder.path());
     let long = common::start(config.clone());
     assert_ok(&long.api.acquire("long-one", 1).await);
     long.stop().await.unwrap();
@@ -57,7 +57,7 @@ async fn leases_are_created_up_to_their_limit_and_existing_ones_continue() {
 #[tokio::test]
 async fn namespaces_are_created_up_to_their_limit_and_existing_ones_continue() {
     let folder = tempfile::tempdir().unwrap();
-    let config = StoreConfig::embedded(folder.path());
+    let config = StoreConfig::folder(folder.path());
     let in_namespace = |api: &Api, namespace: &str, lease: &str, what: &str, number: u32| {
         let (http, origin) = (api.http.clone(), &api.origin);
         let url = format!("{origin}/v1/namespaces/{namespace}/leases/{lease}/{what}");

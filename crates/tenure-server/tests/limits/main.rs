@@ -63,7 +63,7 @@ fn a_store_with_a_limit_out_of_range_does_not_open() {
         max_header_bytes: 8191,
         ..Limits::default()
     };
-    let config = StoreConfig::embedded(&data_dir).with_limits(limits);
+    let config = StoreConfig::folder(&data_dir).with_limits(limits);
     let error = Store::open(config).unwrap_err();
     assert!(matches!(error, OpenError::Limit(_)));
     assert_eq!(

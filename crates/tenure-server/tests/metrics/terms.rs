@@ -9,7 +9,7 @@ async fn grants_and_ends_are_counted_by_their_kind_with_and_without_a_disk() {
     let folder = TempDir::new().unwrap();
     for config in [
         StoreConfig::memory(),
-        StoreConfig::embedded(folder.path().join("data")),
+        StoreConfig::folder(folder.path().join("data")),
     ] {
         let running = common::start(config);
         grants_and_ends(&running.api).await;
@@ -79,7 +79,7 @@ async fn renewals_are_counted_by_their_requests() {
 #[tokio::test]
 async fn commits_and_files_are_measured() {
     let folder = TempDir::new().unwrap();
-    let running = common::start(StoreConfig::embedded(folder.path()));
+    let running = common::start(StoreConfig::folder(folder.path()));
     let api = &running.api;
     for number in 1..=5 {
         assert_ok(&api.acquire(&format!("lease-{number}"), number).await);
@@ -107,7 +107,7 @@ async fn commits_and_files_are_measured() {
         .get("tenure_tidy_duration_seconds_count")
         == 0.0
     {
-        assert!(Instant::now() < end, "no checkpoint");
+        assert!(Instant::now() < end, "no upkeep");
         sleep(Duration::from_millis(50)).await;
     }
     let build = |home: &str| {

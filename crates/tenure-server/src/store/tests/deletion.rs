@@ -125,7 +125,7 @@ async fn forgotten(store: &Store, name: &str) {
 async fn a_name_is_forgotten_after_its_time_unless_the_lease_is_held_awaited_or_watched() {
     let folder = tempfile::tempdir().unwrap();
     let after = Duration::from_millis(300);
-    let mut config = StoreConfig::embedded(folder.path());
+    let mut config = StoreConfig::folder(folder.path());
     config.limits.max_leases_per_namespace = 5;
     let grant = async |store: &Store, name: &str, number| {
         let key = LeaseKey::of_text(name);

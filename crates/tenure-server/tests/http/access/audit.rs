@@ -108,7 +108,7 @@ async fn an_operator_who_disconnects_does_not_avoid_the_audit_log() {
     let path = folder.path().join("audit.jsonl");
     let audit = Audit::open(AuditConfig::new(AuditTarget::File(path.clone()))).unwrap();
     // The data are on disk, so that a change takes time.
-    let config = StoreConfig::embedded(folder.path().join("data"));
+    let config = StoreConfig::folder(folder.path().join("data"));
     let admin = grant("admin", "*", "");
     let guarded = Guarded::start_audited(config, audit, &[("ada", &admin)]);
     let lease = |number: u32| format!("{LEASE}-{number}");

@@ -88,7 +88,7 @@ async fn a_stolen_lease_id_is_useless_also_after_a_restart_and_a_restore() {
         .each_ref()
         .map(|(name, grants)| (*name, &**grants));
     let data = TempDir::new().unwrap();
-    let config = || StoreConfig::embedded(data.path().join("data"));
+    let config = || StoreConfig::folder(data.path().join("data"));
     let guarded = Guarded::start_with(config(), &principals);
     let path = "/v1/namespaces/a/leases/job/acquire";
     let (status, granted) = guarded
@@ -111,7 +111,7 @@ async fn a_stolen_lease_id_is_useless_also_after_a_restart_and_a_restore() {
         restore(&file, &to).unwrap();
     };
     tokio::task::spawn_blocking(make).await.unwrap();
-    let guarded = guarded.restart(StoreConfig::embedded(&restored)).await;
+    let guarded = guarded.restart(StoreConfig::folder(&restored)).await;
     assert_stolen_is_useless(&guarded).await;
     let guarded = guarded.restart(config()).await;
     let history = guarded

@@ -99,11 +99,11 @@ async fn a_waiting_acquire_that_is_refused_holds_no_lease() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_acquire_that_is_refused_holds_no_lease_on_disk() {
     let data = TempDir::new().unwrap();
-    race(StoreConfig::embedded(data.path().join("data")), 40, true).await;
+    race(StoreConfig::folder(data.path().join("data")), 40, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquire_that_is_refused_while_its_grant_is_written_holds_no_lease() {
     let data = TempDir::new().unwrap();
-    race(StoreConfig::embedded(data.path().join("data")), 60, false).await;
+    race(StoreConfig::folder(data.path().join("data")), 60, false).await;
 }

@@ -7,7 +7,7 @@ use super::*;
 async fn a_stream_that_reconnects_often_misses_no_event_and_repeats_none() {
     const CHANGES: u64 = 600;
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     let api = server.api.clone();
     let start = Stream::open(namespace(&api, "ns"))
         .await
@@ -97,12 +97,12 @@ async fn an_empty_last_event_id_is_none() {
 #[tokio::test]
 async fn after_a_restart_each_stream_begins_with_a_reset() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     assert_ok(&server.api.acquire("job", 1).await);
     let revision = server.api.get("job").await.1["revision"].as_u64().unwrap();
     server.stop().await.unwrap();
 
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     let api = server.api.clone();
     let mut stream = Stream::open(after(lease(&api, "job"), revision)).await;
     let reset = stream.expect("reset").await.0.unwrap();
@@ -116,7 +116,7 @@ async fn after_a_restart_each_stream_begins_with_a_reset() {
 #[tokio::test]
 async fn a_store_does_not_accept_the_revisions_of_an_earlier_store_as_its_own() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let on_disk = [0, 1].map(|number: usize| StoreConfig::embedded(folders[number].path()));
+    let on_disk = [0, 1].map(|number: usize| StoreConfig::folder(folders[number].path()));
     for [first, second] in [on_disk, [StoreConfig::memory(), StoreConfig::memory()]] {
         let server = start(first);
         for lease in ["a", "b", "c"] {

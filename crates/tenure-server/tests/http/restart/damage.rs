@@ -33,7 +33,7 @@ async fn a_missing_or_foreign_file_never_causes_a_fresh_start() {
 #[tokio::test]
 async fn a_log_with_a_torn_end_is_read_up_to_the_tear() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     assert_ok(&server.api.acquire("job", 1).await);
     assert_ok(&server.api.release("job", 1).await);
     let before = killed(folder.path());

@@ -7,7 +7,7 @@ async fn the_folder_and_its_files_are_for_their_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("a/b");
-    let server = start(StoreConfig::embedded(&folder));
+    let server = start(StoreConfig::folder(&folder));
     assert_ok(&server.api.acquire("job", 1).await);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
@@ -23,7 +23,7 @@ async fn the_folder_and_its_files_are_for_their_owner_only() {
 #[tokio::test]
 async fn a_second_store_on_a_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     let error = open(folder.path()).unwrap_err();
     assert!(matches!(error, OpenError::InUse { .. }), "{error}");
     assert!(

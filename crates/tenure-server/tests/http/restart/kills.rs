@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn a_holder_keeps_its_lease_and_epochs_go_on_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     let body = json!({"holder": "c1", "duration_ms": 60_000, "lease_id": id(1),
         "metadata": {"k": "v"}, "lock_delay_ms": 5});
     let (_, held) = server.api.post("held", "acquire", body).await;
@@ -23,7 +23,7 @@ async fn a_holder_keeps_its_lease_and_epochs_go_on_after_a_kill() {
     let (_, last) = server.api.post("changed", "change", change).await;
 
     let copy = killed(folder.path());
-    let server = start(StoreConfig::embedded(copy.path()));
+    let server = start(StoreConfig::folder(copy.path()));
     let (_, view) = server.api.get("held").await;
     for field in [
         "holder",
@@ -60,7 +60,7 @@ async fn a_holder_keeps_its_lease_and_epochs_go_on_after_a_kill() {
 #[tokio::test]
 async fn an_expiry_that_a_client_saw_survives_a_kill() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     let body = json!({"holder": "c1", "duration_ms": 1_000, "lease_id": id(1)});
     let (_, view) = server.api.post("job", "acquire", body).await;
     let polled = format!(
@@ -74,14 +74,14 @@ async fn an_expiry_that_a_client_saw_survives_a_kill() {
     };
     assert_eq!(seen["state"], "expired");
     let copy = killed(folder.path());
-    let server = start(StoreConfig::embedded(copy.path()));
+    let server = start(StoreConfig::folder(copy.path()));
     assert_eq!(server.api.get("job").await.1["state"], "expired");
 }
 
 #[tokio::test]
 async fn a_deleted_lease_stays_deleted_and_its_epochs_are_not_granted_again() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     assert_ok(&server.api.acquire("job", 1).await);
     let mut last = 0;
     // These grants are faster than the clock's milliseconds, so that the epochs run ahead of the
@@ -101,7 +101,7 @@ async fn a_deleted_lease_stays_deleted_and_its_epochs_are_not_granted_again() {
     assert_eq!(server.api.delete("job").await.0, 204);
 
     let copy = killed(folder.path());
-    let server = start(StoreConfig::embedded(copy.path()));
+    let server = start(StoreConfig::folder(copy.path()));
     assert_refused(&server.api.get("job").await, 404, "unknown_lease");
     let (_, again) = server.api.acquire("job", 200).await;
     assert!(again["epoch"].as_u64().unwrap() > last);
@@ -110,7 +110,7 @@ async fn a_deleted_lease_stays_deleted_and_its_epochs_are_not_granted_again() {
 #[tokio::test]
 async fn retired_ids_of_deleted_leases_survive_stops_and_kills() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     for lease in ["gone", "made-again"] {
         assert_ok(&server.api.acquire(lease, 1).await);
         assert_ok(&server.api.release(lease, 1).await);
@@ -121,21 +121,21 @@ async fn retired_ids_of_deleted_leases_survive_stops_and_kills() {
     server.stop().await.unwrap();
     for folder in [folder, killed_at_once] {
         for _ in 0..2 {
-            let server = start(StoreConfig::embedded(folder.path()));
+            let server = start(StoreConfig::folder(folder.path()));
             let api = &server.api;
             assert_refused(&api.acquire("gone", 1).await, 409, "lease_id_retired");
             assert_refused(&api.get("gone").await, 404, "unknown_lease");
             assert_refused(&api.acquire("made-again", 1).await, 409, "lease_id_retired");
             server.stop().await.unwrap();
         }
-        let server = start(StoreConfig::embedded(folder.path()));
+        let server = start(StoreConfig::folder(folder.path()));
         let api = &server.api;
         assert_ok(&api.acquire("gone", 3).await);
         assert_ok(&api.renew("made-again", 2).await);
         assert_ok(&api.release("made-again", 2).await);
         assert_eq!(api.delete("made-again").await.0, 204);
         server.stop().await.unwrap();
-        let server = start(StoreConfig::embedded(folder.path()));
+        let server = start(StoreConfig::folder(folder.path()));
         let api = &server.api;
         for (lease, number) in [("made-again", 1), ("made-again", 2), ("gone", 1)] {
             let refused = api.acquire(lease, number).await;
@@ -148,7 +148,7 @@ async fn retired_ids_of_deleted_leases_survive_stops_and_kills() {
 #[tokio::test]
 async fn no_request_gets_an_epoch_that_leaves_none_for_other_leases() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     let asking = |number, least: u64| {
         let mut body = minute(number);
         body["min_epoch"] = json!(least);
@@ -178,7 +178,7 @@ async fn no_request_gets_an_epoch_that_leaves_none_for_other_leases() {
     assert_refused(&further, 422, "out_of_range");
 
     let copy = killed(folder.path());
-    let server = start(StoreConfig::embedded(copy.path()));
+    let server = start(StoreConfig::folder(copy.path()));
     let (status, granted) = server.api.acquire("another", 5).await;
     assert_eq!((status, granted["epoch"].as_u64()), (200, Some(ahead + 1)));
 }
@@ -186,7 +186,7 @@ async fn no_request_gets_an_epoch_that_leaves_none_for_other_leases() {
 #[tokio::test]
 async fn all_acknowledged_changes_of_many_clients_survive_a_kill() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     let mut clients = Vec::new();
     for client in 0..16 {
         let api = server.api.clone();
@@ -206,7 +206,7 @@ async fn all_acknowledged_changes_of_many_clients_survive_a_kill() {
         expected.push(client.await.unwrap());
     }
     let copy = killed(folder.path());
-    let server = start(StoreConfig::embedded(copy.path()));
+    let server = start(StoreConfig::folder(copy.path()));
     for view in expected {
         let (_, found) = server.api.get(view["lease"].as_str().unwrap()).await;
         assert_eq!(

@@ -15,7 +15,7 @@ use tenure_server::{OpenError, Store, StoreConfig};
 /// Creates a folder with some leases and closes its store cleanly.
 async fn closed_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(StoreConfig::embedded(folder.path()));
+    let server = start(StoreConfig::folder(folder.path()));
     for number in 1..=40 {
         let lease = format!("job-{number}");
         assert_ok(&server.api.acquire(&lease, number + 100).await);
@@ -31,7 +31,7 @@ async fn closed_folder() -> TempDir {
 }
 
 fn open(folder: &Path) -> Result<Store, OpenError> {
-    Store::open(StoreConfig::embedded(folder))
+    Store::open(StoreConfig::folder(folder))
 }
 
 /// Checks that the store refuses the folder with a message that names `file`, and does not change
