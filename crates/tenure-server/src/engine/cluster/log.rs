@@ -359,7 +359,6 @@ impl ClusterLog {
                 // This server does not own the log.
                 return;
             }
-            header = self.drain();
             if self.now() >= until || self.stop.is_cancelled() {
                 warn!(
                     "{} does not answer, so the leases were not handed over: another server takes \
@@ -368,6 +367,8 @@ impl ClusterLog {
                 );
                 return;
             }
+            // An append that is taken from the machine must be sent: it waits for the outcome.
+            header = self.drain();
         }
     }
 
