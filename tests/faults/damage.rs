@@ -188,6 +188,9 @@ fn damages(folder: &Path, per_file: usize, is_flip: bool) -> Vec<Damage> {
     let mut damages = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
+        if entry.file_name() == "lock" {
+            continue;
+        }
         // A changed byte in the reserved space is not looked for.
         let length = match is_flip {
             true => used(&entry.path()),
@@ -236,6 +239,10 @@ fn is_refused(written: &Written, damage: &Damage, runtime: &Runtime) -> bool {
     let copy = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(written.folder.path()).unwrap() {
         let entry = entry.unwrap();
+        // It contains the place of the directory, and a copy is refused.
+        if entry.file_name() == "lock" {
+            continue;
+        }
         let mut bytes = fs::read(entry.path()).unwrap();
         if Path::new(&entry.file_name()) == damage.file {
             if damage.is_flip {
