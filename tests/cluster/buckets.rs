@@ -140,7 +140,7 @@ fn away(test: &str, server: BucketServer) {
     };
     for is_killed in [false, true] {
         bench.load.wait_until_steady();
-        let (_, generation) = bench.cluster.reign();
+        let (_, generation) = bench.cluster.ownership();
         let bucket = bench.cluster.bucket();
         match is_killed {
             false => bucket.signal(Signal::SIGSTOP),

@@ -61,7 +61,7 @@ fn a_standby_whose_clock_jumps_takes_nothing_over_and_a_jump_silences_an_active_
     let Some(bench) = start(test, Settings::short(DEFAULT), &[1_000; 3]) else {
         return;
     };
-    let (active, generation) = bench.cluster.reign();
+    let (active, generation) = bench.cluster.ownership();
     for (round, standby) in bench
         .standbys(active)
         .into_iter()
@@ -111,7 +111,7 @@ fn rates(test: &str, answers: Answers, rates: [u32; 2], count: usize) -> Option<
     let (slowest, fastest) = (rates.iter().min()?, rates.iter().max()?);
     let is_assumed = fastest * 5 <= slowest * 6;
     for _ in 0..count {
-        let (active, generation) = bench.cluster.reign();
+        let (active, generation) = bench.cluster.ownership();
         let other = 1 - active;
         let taken_over = Arc::<AtomicBool>::default();
         let [old, new] = [active, other].map(|server| {

@@ -37,7 +37,7 @@ pub(super) fn cut(test: &str, settings: Settings, modes: &[ProxyMode]) {
     };
     for mode in modes {
         bench.load.wait_until_steady();
-        let (active, generation) = bench.cluster.reign();
+        let (active, generation) = bench.cluster.ownership();
         bench.cluster.cut(active, *mode);
         // Its last append that it knows to be done was sent before.
         let since = now() + CUT;
@@ -89,7 +89,7 @@ fn cut_standbys(test: &str, settings: Settings, times: u32, most_gap: Duration) 
     let Some(mut bench) = Bench::start(test, settings) else {
         return;
     };
-    let (active, generation) = bench.cluster.reign();
+    let (active, generation) = bench.cluster.ownership();
     let [one, other] = bench.standbys(active)[..] else {
         panic!("two standbys");
     };

@@ -19,7 +19,7 @@ fn members(test: &str, settings: Settings, stopped: Duration, away: Duration) {
     let Some(mut bench) = Bench::start(test, settings) else {
         return;
     };
-    let (_, generation) = bench.cluster.reign();
+    let (_, generation) = bench.cluster.ownership();
     let gap = |bench: &Bench, fault: &str, since| {
         bench.load.probe.wait(now());
         let gap = bench.load.probe.longest_gap(since);
@@ -169,7 +169,7 @@ fn cut_leader(test: &str, settings: Settings, time: Duration) {
     let Some(bench) = Bench::start(test, settings) else {
         return;
     };
-    let (_, generation) = bench.cluster.reign();
+    let (_, generation) = bench.cluster.ownership();
     for cut in [
         Cut::FromPeers,
         Cut::WhatItSendsToPeers,
@@ -215,7 +215,7 @@ pub(super) fn lose_answers(test: &str, settings: Settings, parts: [u64; 3], time
     let Some(bench) = Bench::start(test, settings) else {
         return;
     };
-    let (active, generation) = bench.cluster.reign();
+    let (active, generation) = bench.cluster.ownership();
     let proxies = || bench.cluster.servers.iter().flat_map(|it| &it.engine);
     for every in parts {
         proxies().for_each(|it| it.lose_every(Some(every)));
@@ -260,7 +260,7 @@ fn slow(test: &str, settings: Settings, late: Duration, time: Duration) {
     let Some(mut bench) = Bench::start(test, settings) else {
         return;
     };
-    let (active, generation) = bench.cluster.reign();
+    let (active, generation) = bench.cluster.ownership();
     let client = bench.cluster.client();
     let until = now() + time;
     let clients = (1..=40).map(|number| {

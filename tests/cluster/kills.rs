@@ -124,7 +124,7 @@ fn a_successor_has_the_leases_of_a_log_that_was_compacted() {
         let (_, answer) = cluster.etcd().answer("/v3/kv/range", &old);
         answer.to_string().contains("compacted").then_some(())
     });
-    let (active, generation) = cluster.reign();
+    let (active, generation) = cluster.ownership();
     cluster.servers[active].kill();
     let next = cluster.active_beside(active);
     assert!(cluster.generation(next) > generation);

@@ -129,7 +129,7 @@ fn changes_are_refused_while_the_disk_of_postgresql_is_full_and_renewals_go_on()
     let Some(mut bench) = Bench::start(test, short(2 * DEFAULT)) else {
         return;
     };
-    let (active, generation) = bench.cluster.reign();
+    let (active, generation) = bench.cluster.ownership();
     // The table of files is on a small disk. The slots and the log of PostgreSQL are not.
     let place = disk.path().join("space");
     fs::create_dir(&place).expect("a folder");
@@ -162,7 +162,7 @@ fn changes_are_refused_while_the_disk_of_postgresql_is_full_and_renewals_go_on()
         change(0).filter(|(status, _)| *status == 200)
     });
     // Heartbeats went through, so the same server is active.
-    assert_eq!(bench.cluster.reign(), (active, generation));
+    assert_eq!(bench.cluster.ownership(), (active, generation));
     bench.verify();
 }
 
@@ -219,7 +219,7 @@ fn servers_that_postgresql_refuses_say_why_and_go_on_when_it_is_mended() {
     );
     assert!(used <= 1, "{used} generations");
 
-    let (_, generation) = bench.cluster.reign();
+    let (_, generation) = bench.cluster.ownership();
     bench.cluster.databases().primary.crash();
     let since = now();
     pass(DEFAULT * 5 / 6);

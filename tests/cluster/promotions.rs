@@ -58,7 +58,7 @@ fn promote(test: &str, settings: Settings) {
         server.wait_until_ready(&bench.cluster.runtime);
     }
     // The new primary is in use: a standby takes over there.
-    let (active, generation) = bench.cluster.reign();
+    let (active, generation) = bench.cluster.ownership();
     bench.cluster.servers[active].kill();
     let next = bench.cluster.active_beside(active);
     bench.restart(active);
@@ -174,7 +174,7 @@ fn isolate(test: &str, settings: Settings) {
         return;
     };
     let granted = grant(&bench.cluster, 7);
-    let (active, generation) = bench.cluster.reign();
+    let (active, generation) = bench.cluster.ownership();
     // The members are the former and the new primary.
     for (number, server) in bench.cluster.servers.iter().enumerate() {
         server.engine[usize::from(number == active)].set(ProxyMode::Refuse);
@@ -215,7 +215,7 @@ fn isolate(test: &str, settings: Settings) {
     pass(2 * ownership);
     bench.load.probe.wait(now());
     wait_for("one generation at all servers", || {
-        let (_, generation) = bench.cluster.reign();
+        let (_, generation) = bench.cluster.ownership();
         (bench.cluster.generation(active) == generation).then_some(())
     });
     bench.cluster.databases().primary.crash();

@@ -21,7 +21,7 @@ pub(super) fn stop(test: &str, settings: Settings, count: usize) {
     let mut taken_over = 0;
     let mut words = BTreeMap::new();
     for round in 0..count {
-        let (active, generation) = bench.cluster.reign();
+        let (active, generation) = bench.cluster.ownership();
         // Short and long stops alternate. The first one is long.
         let duration = match round % 3 {
             0 => ownership * 2 + part_of(3 * ownership),

@@ -39,7 +39,7 @@ pub(super) fn refuse_and(
     mend_it: impl FnOnce(&mut Cluster),
 ) -> u64 {
     let ownership = bench.cluster.settings.ownership;
-    let (active, generation) = bench.cluster.reign();
+    let (active, generation) = bench.cluster.ownership();
     break_it(&mut bench.cluster);
     let since = now();
     for server in &bench.cluster.servers {

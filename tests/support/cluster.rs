@@ -257,7 +257,7 @@ impl Cluster {
     /// # Panics
     ///
     /// If there is none.
-    pub fn reign(&self) -> (usize, u64) {
+    pub fn ownership(&self) -> (usize, u64) {
         wait_for("an active server", || {
             let active = self.active();
             let view = self.servers[active].view(&self.runtime)?;

@@ -12,6 +12,10 @@ use super::entry::{
 use crate::clock;
 use crate::model::{DELETED_LIMIT, DocumentChange, Floors, History, LeaseKey, StoreId};
 
+/// The distance by which revisions continue above those of a backup: more changes than a store makes in
+/// years.
+pub(super) const REVISIONS_AHEAD: u64 = 1 << 40;
+
 /// A lease in a log, with the revision of its last change.
 pub(crate) type LoadedLease = (LeaseKey, Stored, u64);
 
@@ -167,11 +171,13 @@ impl Loaded<()> {
 }
 
 impl Loaded {
-    /// Returns the floors of a store that is restored from this content: see [`Floors::restored`].
-    pub(crate) fn restored_floors(&self) -> Result<Floors, Epoch> {
+    /// Returns the floors and the revision with which a store goes on that may lack later changes of this
+    /// content: see [`Floors::restored`]. The error is an epoch that is too great.
+    pub(crate) fn restored(&self) -> Result<(Floors, u64), Epoch> {
         let leases = self.leases.iter();
         let last = leases
             .filter_map(|(key, stored, _)| Some((key.namespace(), stored.grant.as_ref()?.epoch)));
-        self.floors.restored(last, clock::wall())
+        let floors = self.floors.restored(last, clock::wall())?;
+        Ok((floors, self.revision.saturating_add(REVISIONS_AHEAD)))
     }
 }

@@ -17,10 +17,6 @@ use super::{Batch, LeaseList, OpenError, RecoverError};
 use crate::clock;
 use crate::model::HistoryLimits;
 
-/// The distance by which revisions continue above those of the backup: more changes than a store
-/// makes in years.
-pub(super) const REVISIONS_AHEAD: u64 = 1 << 40;
-
 /// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -155,12 +151,11 @@ pub fn accept_copy(data_dir: &Path) -> Result<Restored, RestoreError> {
     folder.note_restore(&format!("accepted at {at} as a copy of {written}"))?;
     let accept = || {
         let (loaded, log) = open_in(folder, HistoryLimits::NONE, 0, LeaseList::new())?;
-        let floors = loaded.restored_floors();
-        let floors = floors.map_err(|last| RestoreError::EpochsUsedUp {
+        let restored = loaded.restored();
+        let (floors, revision) = restored.map_err(|last| RestoreError::EpochsUsedUp {
             path,
             last: last.get(),
         })?;
-        let revision = loaded.revision.saturating_add(REVISIONS_AHEAD);
         log.accept(&Batch::of_floors(loaded.revision, revision, &floors))?;
         Ok(Restored {
             contents: Contents::of_all(&loaded),
@@ -213,12 +208,12 @@ pub(super) fn open_backup(file: &Path) -> Result<(Replica, Restored), RestoreErr
     let above = match is_final {
         true => contents.last_epoch,
         false => {
-            let floors = loaded.restored_floors();
-            content.floors = floors.map_err(|last| RestoreError::EpochsUsedUp {
-                path: file.to_owned(),
-                last: last.get(),
-            })?;
-            content.revision = content.revision.saturating_add(REVISIONS_AHEAD);
+            let restored = loaded.restored();
+            (content.floors, content.revision) =
+                restored.map_err(|last| RestoreError::EpochsUsedUp {
+                    path: file.to_owned(),
+                    last: last.get(),
+                })?;
             content.floors.of_all().map(Epoch::get)
         }
     };

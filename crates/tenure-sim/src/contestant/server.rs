@@ -49,7 +49,7 @@ pub(super) struct Server {
     link: HomeLink,
     driver: Driver,
     shared: Rc<RefCell<Shared>>,
-    reign: Option<Reign>,
+    owned: Option<Owned>,
     /// The number of the last change.
     changes: u64,
     /// The time at which the server exits at the latest, after it was told to.
@@ -60,7 +60,7 @@ pub(super) struct Server {
 
 /// The store of one generation. It is dropped when the ownership is over.
 #[derive(Debug)]
-struct Reign {
+struct Owned {
     generation: u64,
     store: Store,
     /// The lease as of the last durable change.
@@ -183,7 +183,7 @@ impl Server {
             link,
             driver,
             shared,
-            reign: None,
+            owned: None,
             changes: 0,
             exits: None,
             due: None,
@@ -195,15 +195,15 @@ impl Server {
     /// Returns whether the server accepts requests. A process handles an input at one instant, so
     /// the look at the lease and this check can't be apart.
     fn serves(&self) -> bool {
-        self.reign.is_some() && !self.shared.borrow().resigns && self.driver.serves()
+        self.owned.is_some() && !self.shared.borrow().resigns && self.driver.serves()
     }
 
     /// Hands an input to the store. Its writes are committed later.
     fn drive(&mut self, context: &mut Context<'_>, input: ProcessInput) {
-        let Some(reign) = &mut self.reign else {
+        let Some(owned) = &mut self.owned else {
             return;
         };
-        let effects = context.collect(|context| reign.store.handle(context, input));
+        let effects = context.collect(|context| owned.store.handle(context, input));
         for effect in effects {
             let written = match &effect {
                 ProcessEffect::Write(state) => state.downcast_ref::<Stored>(),
@@ -232,15 +232,15 @@ impl Server {
                     revision,
                     change: id.and_then(|id| id.parse().ok()).unwrap_or_default(),
                 });
-                self.reign = Some(self.reign(context, generation, lease));
+                self.owned = Some(self.owned(context, generation, lease));
             }
             OwnershipEvent::Committed(revision, change) => {
                 context.record(HistoryEventKind::Acknowledged {
                     revision,
                     change: change.id,
                 });
-                if let Some(reign) = &mut self.reign {
-                    reign.durable = Some(change.lease);
+                if let Some(owned) = &mut self.owned {
+                    owned.durable = Some(change.lease);
                 }
                 for _ in 0..change.writes {
                     self.drive(context, ProcessInput::Written);
@@ -248,13 +248,13 @@ impl Server {
             }
             OwnershipEvent::Undone(change) => {
                 context.record(HistoryEventKind::Undone(change.id));
-                if let Some(reign) = self.reign.take() {
-                    let reign = self.reign(context, reign.generation, reign.durable);
-                    self.reign = Some(reign);
+                if let Some(owned) = self.owned.take() {
+                    let owned = self.owned(context, owned.generation, owned.durable);
+                    self.owned = Some(owned);
                 }
             }
             OwnershipEvent::Over => {
-                self.reign = None;
+                self.owned = None;
                 if self.exits.is_some() {
                     context.emit(ProcessEffect::Exit);
                 }
@@ -263,9 +263,9 @@ impl Server {
     }
 
     /// Makes the store of a generation. All leases count as renewed now.
-    fn reign(&self, context: &mut Context<'_>, generation: u64, durable: Option<Stored>) -> Reign {
+    fn owned(&self, context: &mut Context<'_>, generation: u64, durable: Option<Stored>) -> Owned {
         let lease = durable.clone().map(|lease| Rc::new(lease) as DurableState);
-        Reign {
+        Owned {
             generation,
             store: Store::start(&self.term, lease.as_ref(), context),
             durable,
@@ -313,8 +313,8 @@ impl Process for Server {
                     context.send(*from, Payload::NotActive { id: *id });
                 }
                 Some(Payload::StoreRequest { .. }) => {
-                    if let Some(reign) = &self.reign {
-                        context.record(HistoryEventKind::Accepted(reign.generation));
+                    if let Some(owned) = &self.owned {
+                        context.record(HistoryEventKind::Accepted(owned.generation));
                     }
                     self.drive(context, input);
                 }
@@ -325,10 +325,10 @@ impl Process for Server {
             ProcessInput::Refused(node) if *node == self.home => self.link.handle_loss(),
             ProcessInput::Refused(_) => self.drive(context, input),
             ProcessInput::Leave | ProcessInput::Resign(_) => {
-                self.shared.borrow_mut().resigns |= self.reign.is_some();
+                self.shared.borrow_mut().resigns |= self.owned.is_some();
                 if matches!(input, ProcessInput::Leave) {
                     // A server that follows has nothing to hand over.
-                    let time = match &self.reign {
+                    let time = match &self.owned {
                         Some(_) => ownership_timings(&self.term).ownership(),
                         None => Duration::ZERO,
                     };
@@ -341,8 +341,8 @@ impl Process for Server {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let reign = self.reign.as_ref().filter(|_| self.serves());
-        let store = reign.and_then(|it| it.store.poll_timeout());
+        let owned = self.owned.as_ref().filter(|_| self.serves());
+        let store = owned.and_then(|it| it.store.poll_timeout());
         [self.due, store, self.exits].into_iter().flatten().min()
     }
 

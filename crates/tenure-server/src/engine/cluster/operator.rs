@@ -17,7 +17,7 @@ use super::standby::leftover;
 use crate::clock;
 use crate::engine::backup::BackupFile;
 use crate::engine::replica::Replica;
-use crate::engine::restore::{REVISIONS_AHEAD, open_backup};
+use crate::engine::restore::open_backup;
 use crate::engine::ring::{About, BaseError, Draft, RingLog, SlotValue};
 use crate::engine::{BackupError, Batch, Contents, RestoreError, Restored, first_revision};
 use crate::model::{HistoryLimits, StoreId};
@@ -372,10 +372,10 @@ pub(in crate::engine) fn recover(
     }
     let loaded = replica.loaded();
     let loaded = loaded.map_err(|error| RecoverError::Damaged(error.to_string()))?;
-    let floors = loaded.restored_floors();
-    let floors = floors.map_err(|last| RecoverError::EpochsUsedUp { last: last.get() })?;
+    let restored = loaded.restored();
+    let (floors, revision) =
+        restored.map_err(|last| RecoverError::EpochsUsedUp { last: last.get() })?;
     let above = floors.of_all().map_or(0, Epoch::get);
-    let revision = before.revision.saturating_add(REVISIONS_AHEAD);
     let (observation, _) = log.load()?;
     let note = note_of("recovered in", &log.ring.home_text());
     let (store, is_guarded) = (before.about.store.clone(), before.about.is_guarded);

@@ -141,7 +141,7 @@ impl Folder {
         Place::of(&self.lock()).map_err(OpenError::io(self.lock()))
     }
 
-    /// Returns the place in the lock file. Older versions wrote none, and a crash may have cut it off.
+    /// Returns the place in the lock file. A new directory has none, and a crash may have cut it off.
     fn noted_place(&self) -> Option<Place> {
         serde_json::from_slice(&fs::read(self.lock()).ok()?).ok()
     }

@@ -177,6 +177,27 @@ fn a_log_that_is_dropped_without_a_hand_over_serves_nothing_and_is_handed_over_l
 }
 
 #[test]
+fn a_server_whose_home_is_away_while_it_gives_the_log_up_hands_it_over_when_the_home_is_back() {
+    let home = FaultyHome::default();
+    let mut server = Server::new("first", &home);
+    let mut owner = server.own();
+    owner.write().unwrap();
+    server.reached.fail_all(Some(Fault::LoseRequest));
+    owner.log.close().unwrap();
+    drop(owner);
+    server.reached.fail_all(None);
+    // Without the append that was under way, it would wait for ever.
+    let stop = server.stop.clone();
+    thread::spawn(move || {
+        thread::sleep(Duration::from_secs(20));
+        stop.cancel();
+    });
+    server.stand_by();
+    assert_eq!(tail_of(&home).tail.state, TailState::Vacant);
+    assert_eq!(server.own().loaded.leases.len(), 1);
+}
+
+#[test]
 fn a_take_over_that_arrives_late_loses_against_the_first_one() {
     let home = FaultyHome::default();
     let mut slow = Server::new("slow", &home);

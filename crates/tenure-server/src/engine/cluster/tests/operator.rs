@@ -11,8 +11,9 @@ use super::super::RecoverError;
 use super::starts::of_later_format;
 use super::*;
 use crate::engine::backup::BackupFile;
+use crate::engine::loaded::REVISIONS_AHEAD;
 use crate::engine::replica::Replica;
-use crate::engine::restore::{REVISIONS_AHEAD, restore as restore_folder};
+use crate::engine::restore::restore as restore_folder;
 use crate::engine::{
     BackupError, Contents, Existing, RestoreError, Restored, backup as backup_folder, open,
 };
