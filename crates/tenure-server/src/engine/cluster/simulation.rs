@@ -124,7 +124,8 @@ impl Driver {
             ownership,
             ..ClusterConfig::in_memory(name)
         };
-        let home = LogHome::simulated(home, &config);
+        let home = LogHome::over("simulation", &config, "simulation".into(), home, None);
+        let home = home.expect("the default name");
         let (used, stop) = (
             OwnershipClock::Simulated(Arc::clone(clock)),
             CancellationToken::new(),
