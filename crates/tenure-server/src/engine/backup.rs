@@ -316,26 +316,20 @@ fn target_folder(file: &Path, store: Option<&Path>) -> Result<PathBuf, BackupErr
 }
 
 impl Contents {
-    /// Begins with this content, and without leases.
-    pub(super) fn of<L>(content: &Loaded<L>) -> Self {
-        Self {
+    /// Returns the contents of this, which has no size.
+    pub(super) fn of(loaded: &Loaded) -> Self {
+        let mut contents = Self {
             leases: 0,
             held: 0,
             infinite: 0,
-            revision: content.revision,
-            last_epoch: content.floors.greatest().map(Epoch::get),
+            revision: loaded.revision,
+            last_epoch: loaded.floors.greatest().map(Epoch::get),
             longest: Duration::ZERO,
             bytes: 0,
+        };
+        for (_, stored, _) in &loaded.leases {
+            contents.add(stored);
         }
-    }
-
-    /// Returns the contents of this, which has no size.
-    pub(super) fn of_all(loaded: &Loaded) -> Self {
-        let mut contents = Self::of(loaded);
-        loaded
-            .leases
-            .iter()
-            .for_each(|(_, stored, _)| contents.add(stored));
         contents
     }
 

@@ -139,16 +139,16 @@ fn refused(config: &ClusterConfig, error: impl std::fmt::Display) -> OpenError {
 /// Opens the engine in `data_dir`. A store in memory has no engine.
 ///
 /// It adds the leases to `leases`, one by one, while it reads them.
-pub(crate) fn open<L: Extend<LoadedLease>>(
+pub(crate) fn open(
     data_dir: Option<&Path>,
     history: HistoryLimits,
-    leases: L,
-) -> Result<(Loaded<L>, Option<Engine>), OpenError> {
+    leases: &mut impl Extend<LoadedLease>,
+) -> Result<(Loaded, Option<Engine>), OpenError> {
     let revision = first_revision(clock::wall());
     let Some(data_dir) = data_dir else {
         let loaded = Loaded {
             revision,
-            ..Loaded::with(leases)
+            ..Loaded::default()
         };
         return Ok((loaded, None));
     };

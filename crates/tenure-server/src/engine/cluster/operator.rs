@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tenure_core::Epoch;
 use tenure_core::ownership::{Found, Observation, Refusal, Tail, TailState};
 use tenure_core::ring::{Base, SlotRead, SlotReplaced};
 use tenure_register::Failure;
@@ -50,41 +49,13 @@ pub enum RecoverError {
     /// The home refuses until a setting, a password or a right is changed.
     #[error("{0}")]
     Misconfigured(String),
-    /// There is nothing to recover.
-    #[error("the log is empty: `tenure cluster init` begins it, or check home, prefix and name")]
-    Empty,
-    /// The log has entries already.
-    #[error("the log exists: it has the store {store}, last written by {server}")]
-    Exists {
-        /// The id of the store.
-        store: String,
-        /// The server that wrote the newest entry.
-        server: String,
-    },
-    /// A server appends to the log.
-    #[error("{server} writes to the log: stop all servers of the cluster first")]
-    InUse {
-        /// The server.
-        server: String,
-    },
-    /// A backup is being restored into the log, or its content was moved elsewhere for good.
+    /// The log permits no such change: it is empty, or it has entries; a server appends to it; a backup is
+    /// being restored into it; or it was moved away.
     #[error("{0}")]
-    Closed(String),
-    /// A restore needs an empty log.
-    #[error("{0}: a restore overwrites nothing, use an empty prefix, schema or cluster name")]
-    NotEmpty(String),
-    /// The home is another one than before, so the log may lack what a server acknowledged.
-    #[error("{0}")]
-    OtherHome(String),
-    /// A newer version wrote the log, or the log is damaged.
+    Refused(String),
+    /// A newer version wrote the log, the log is damaged, or hardly any epoch is left above those of it.
     #[error("{0}")]
     Damaged(String),
-    /// Hardly any epoch is left above those of the log.
-    #[error("the greatest epoch is {last}, which leaves too few epochs for grants")]
-    EpochsUsedUp {
-        /// The greatest epoch.
-        last: u64,
-    },
 }
 
 impl From<Failure> for RecoverError {
@@ -110,7 +81,7 @@ impl From<BaseError> for RecoverError {
 
 impl From<Closed> for RecoverError {
     fn from(reason: Closed) -> Self {
-        Self::Closed(reason.to_string())
+        Self::Refused(reason.to_string())
     }
 }
 
@@ -119,13 +90,6 @@ struct OperatorLog<'a> {
     home: &'a LogHome,
     ring: RingLog,
     wait: &'a dyn Fn(Duration),
-}
-
-/// The outcome of an append that is known.
-enum Written {
-    Done,
-    /// Another entry stands there.
-    Refused,
 }
 
 impl<'a> OperatorLog<'a> {
@@ -191,9 +155,8 @@ impl<'a> OperatorLog<'a> {
         let mut replica = Replica::empty(history);
         let mut attempt = 1;
         loop {
-            let (_, Some(tail)) = self.load()? else {
-                return Err(RecoverError::Empty);
-            };
+            let (_, tail) = self.load()?;
+            let tail = tail.ok_or_else(empty)?;
             let brought = self.home.block_on(self.ring.bring(&mut replica, history));
             match brought {
                 Ok(()) => return Ok((tail, replica)),
@@ -206,14 +169,30 @@ impl<'a> OperatorLog<'a> {
         }
     }
 
-    /// Appends an entry after the newest one that was read. If the outcome of an attempt is not known,
-    /// exactly the same bytes are sent again until it is.
+    /// Appends an entry after the newest one that was read, to a log that nobody else appends to.
     fn append(
         &mut self,
         tail: Tail,
         draft: Draft<'_>,
         base: Option<Base>,
-    ) -> Result<Written, RecoverError> {
+    ) -> Result<(), RecoverError> {
+        match self.try_append(tail, draft, base)? {
+            true => Ok(()),
+            false => Err(match self.load()? {
+                (_, Some(tail)) => in_use(&tail),
+                (_, None) => empty(),
+            }),
+        }
+    }
+
+    /// The same. If the outcome of an attempt is not known, exactly the same bytes are sent again until it
+    /// is. Returns whether the entry was appended: another one may stand there.
+    fn try_append(
+        &mut self,
+        tail: Tail,
+        draft: Draft<'_>,
+        base: Option<Base>,
+    ) -> Result<bool, RecoverError> {
         let home = self.home;
         // Argument 5 of the ring.
         let base = match self.ring.needs_base(base) {
@@ -229,7 +208,7 @@ impl<'a> OperatorLog<'a> {
         let (append, bytes) = match prepared {
             Ok(prepared) => prepared,
             Err((_, Some(failure))) => return Err(failure.into()),
-            Err((_, None)) => return Ok(Written::Refused),
+            Err((_, None)) => return Ok(false),
         };
         let mut failure = Failure::Unknown(String::new());
         for attempt in 0..ATTEMPTS {
@@ -238,14 +217,14 @@ impl<'a> OperatorLog<'a> {
             }
             let replaced = self.ring.replace(&append, bytes.clone(), tail.home);
             match home.block_on(replaced) {
-                (_, SlotReplaced::Done(_), _) => return Ok(Written::Done),
+                (_, SlotReplaced::Done(_), _) => return Ok(true),
                 // No other entry has these bytes, so an attempt before was applied.
                 (_, SlotReplaced::Changed(SlotRead::Found(slot)), _)
                     if slot.checksum == append.checksum =>
                 {
-                    return Ok(Written::Done);
+                    return Ok(true);
                 }
-                (_, SlotReplaced::Changed(_), _) => return Ok(Written::Refused),
+                (_, SlotReplaced::Changed(_), _) => return Ok(false),
                 (_, SlotReplaced::NotApplied, error) if attempt == 0 => {
                     return Err(error.unwrap_or(failure).into());
                 }
@@ -288,15 +267,21 @@ impl<'a> OperatorLog<'a> {
     }
 }
 
-/// Returns the error of an append that another entry has refused.
-fn in_use(log: &mut OperatorLog<'_>) -> RecoverError {
-    match log.load() {
-        Ok((_, Some(tail))) => RecoverError::InUse {
-            server: tail.about.server,
-        },
-        Ok((_, None)) => RecoverError::Empty,
-        Err(error) => error,
-    }
+/// The refusal of a log to which the server of this entry appends.
+fn in_use(tail: &SlotValue) -> RecoverError {
+    let server = &tail.about.server;
+    let text = format!("{server} writes to the log: stop all servers of the cluster first");
+    RecoverError::Refused(text)
+}
+
+fn empty() -> RecoverError {
+    let text = "the log is empty: `tenure cluster init` begins it, or check home, prefix and name";
+    RecoverError::Refused(text.into())
+}
+
+fn exists(tail: &SlotValue) -> String {
+    let (store, server) = (tail.about.store.as_str(), &tail.about.server);
+    format!("the log exists: it has the store {store}, last written by {server}")
 }
 
 /// Returns the note of an operator's change, for the audit log.
@@ -330,22 +315,13 @@ pub(in crate::engine) fn init(
     let mut log = OperatorLog::new(home, wait);
     let (observation, tail) = log.load()?;
     if let Some(tail) = tail {
-        return Err(exists(&tail));
+        return Err(RecoverError::Refused(exists(&tail)));
     }
     let store = StoreId::random(&mut OsRandom);
     let revision = first_revision(clock::wall());
     let draft = log.draft(store.clone(), false, revision, None);
-    match log.append(next(observation, None, TailState::Vacant), draft, None)? {
-        Written::Done => Ok(store),
-        Written::Refused => Err(in_use(&mut log)),
-    }
-}
-
-fn exists(tail: &SlotValue) -> RecoverError {
-    RecoverError::Exists {
-        store: tail.about.store.as_str().into(),
-        server: tail.about.server.clone(),
-    }
+    log.append(next(observation, None, TailState::Vacant), draft, None)?;
+    Ok(store)
 }
 
 /// Lets a log go on whose home is another one than before, or lost entries that it had acknowledged.
@@ -356,44 +332,35 @@ pub(in crate::engine) fn recover(
     wait: &dyn Fn(Duration),
 ) -> Result<Restored, RecoverError> {
     let mut log = OperatorLog::new(home, wait);
-    let (_, Some(before)) = log.load()? else {
-        return Err(RecoverError::Empty);
-    };
+    let before = log.load()?.1.ok_or_else(empty)?;
     match before.tail.state {
         // A server that runs appends more often than this.
         TailState::Owned => wait(before.tail.ownership),
         TailState::Vacant => {}
-        state => return Err(Closed::of(state).map_or(RecoverError::Empty, Into::into)),
+        state => return Err(Closed::of(state).map_or_else(empty, Into::into)),
     }
     let (tail, mut replica) = log.copy()?;
     if tail != before {
-        let server = tail.about.server;
-        return Err(RecoverError::InUse { server });
+        return Err(in_use(&tail));
     }
     let loaded = replica.loaded();
-    let loaded = loaded.map_err(|error| RecoverError::Damaged(error.to_string()))?;
-    let restored = loaded.restored();
-    let (floors, revision) =
-        restored.map_err(|last| RecoverError::EpochsUsedUp { last: last.get() })?;
-    let above = floors.of_all().map_or(0, Epoch::get);
+    let mut loaded = loaded.map_err(|error| RecoverError::Damaged(error.to_string()))?;
+    let restored = Restored::above(&mut loaded).map_err(|last| {
+        RecoverError::Damaged(format!(
+            "the greatest epoch is {last}, which leaves too few epochs for grants"
+        ))
+    })?;
     let (observation, _) = log.load()?;
     let note = note_of("recovered in", &log.ring.home_text());
     let (store, is_guarded) = (before.about.store.clone(), before.about.is_guarded);
-    let batch = Batch::of_floors(before.revision, revision, &floors);
+    let batch = Batch::of_floors(before.revision, loaded.revision, &loaded.floors);
     let draft = Draft {
         batch: Cow::Owned(batch),
         ..log.draft(store, is_guarded, before.revision, Some(note))
     };
     let tail = next(observation, Some(&before), TailState::Vacant);
-    match log.append(tail, draft, None)? {
-        Written::Done => Ok(Restored {
-            contents: Contents::of_all(&loaded),
-            is_final: false,
-            epochs_above: above,
-            revisions_above: revision,
-        }),
-        Written::Refused => Err(in_use(&mut log)),
-    }
+    log.append(tail, draft, None)?;
+    Ok(restored)
 }
 
 /// Replaces the newest entry by the last one of the log. It is a take-over: everything that the owner
@@ -404,9 +371,7 @@ pub(in crate::engine) fn recover(
 fn retire(log: &mut OperatorLog<'_>) -> Result<Duration, RecoverError> {
     for _ in 0..RACES {
         let (observation, before) = log.load()?;
-        let Some(before) = before else {
-            return Err(RecoverError::Empty);
-        };
+        let before = before.ok_or_else(empty)?;
         let ownership = match before.tail.state {
             TailState::Owned | TailState::Retired => before.tail.ownership,
             // The owner answered its last request before it gave the log up.
@@ -418,7 +383,7 @@ fn retire(log: &mut OperatorLog<'_>) -> Result<Duration, RecoverError> {
         }
         if before.tail.home != observation.home {
             let text = other_home(Some(&before.about.home), &log.ring.home_text());
-            return Err(RecoverError::OtherHome(text));
+            return Err(RecoverError::Refused(text));
         }
         let tail = Tail {
             ownership,
@@ -428,7 +393,7 @@ fn retire(log: &mut OperatorLog<'_>) -> Result<Duration, RecoverError> {
             store, is_guarded, ..
         } = before.about;
         let draft = log.draft(store, is_guarded, before.revision, None);
-        if let Written::Done = log.append(tail, draft, None)? {
+        if log.try_append(tail, draft, None)? {
             return Ok(ownership);
         }
     }
@@ -485,28 +450,25 @@ pub(in crate::engine) fn restore(
             .as_ref()
             .filter(|it| it.tail.state != TailState::Restoring)
         {
-            return Err(RecoverError::NotEmpty(exists(tail).to_string()));
+            return Err(RecoverError::Refused(format!(
+                "{}: a restore overwrites nothing, use an empty prefix, schema or cluster name",
+                exists(tail)
+            )));
         }
         let (is_guarded, revision) = (replica.content.is_guarded, replica.revision());
         let draft = log.draft(store.clone(), is_guarded, revision, None);
         let restoring = next(observation, before.as_ref(), TailState::Restoring);
-        if let Written::Refused = log.append(restoring, draft, None)? {
-            return Err(in_use(&mut log));
-        }
-        let (observation, Some(begun)) = log.load()? else {
-            return Err(RecoverError::Empty);
-        };
+        log.append(restoring, draft, None)?;
+        let (observation, begun) = log.load()?;
+        let begun = begun.ok_or_else(empty)?;
         if begun.tail != restoring {
-            return Err(in_use(&mut log));
+            return Err(in_use(&begun));
         }
         replica.at = begun.position;
         let base = log.write(&mut replica)?;
         let draft = log.draft(store, is_guarded, revision, Some(note));
         let ready = next(observation, Some(&begun), TailState::Vacant);
-        match log.append(ready, draft, Some(base))? {
-            Written::Done => Ok(()),
-            Written::Refused => Err(in_use(&mut log)),
-        }
+        log.append(ready, draft, Some(base))
     };
     let written: Result<(), RecoverError> = write();
     written.map_err(|error| RestoreError::Log {

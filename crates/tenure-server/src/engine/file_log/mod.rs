@@ -72,12 +72,12 @@ pub(super) struct FileLog {
 
 /// Opens or creates the log in `data_dir`, and adds its leases to `leases`. The next revisions are
 /// greater than `least`. Nothing is written to an existing directory before all of it was read.
-pub(super) fn open<L: Extend<LoadedLease>>(
+pub(super) fn open(
     data_dir: &Path,
     history: HistoryLimits,
     least: u64,
-    leases: L,
-) -> Result<(Loaded<L>, FileLog), OpenError> {
+    leases: &mut impl Extend<LoadedLease>,
+) -> Result<(Loaded, FileLog), OpenError> {
     let folder = Folder::open(data_dir)?;
     folder.check_place()?;
     let (loaded, log) = open_in(folder, history, least, leases)?;
@@ -86,12 +86,12 @@ pub(super) fn open<L: Extend<LoadedLease>>(
 }
 
 /// The same in a directory that may be a copy.
-pub(in crate::engine) fn open_in<L: Extend<LoadedLease>>(
+pub(in crate::engine) fn open_in(
     folder: Folder,
     history: HistoryLimits,
     least: u64,
-    mut leases: L,
-) -> Result<(Loaded<L>, FileLog), OpenError> {
+    leases: &mut impl Extend<LoadedLease>,
+) -> Result<(Loaded, FileLog), OpenError> {
     folder.check_not_restoring()?;
     for path in [folder.unfinished_snapshot(), folder.unused_log()] {
         // It is truncated before its next use, so it only takes space.
@@ -127,7 +127,7 @@ pub(in crate::engine) fn open_in<L: Extend<LoadedLease>>(
         detail: error.to_string(),
     })?;
     replica.content.revision = batch.revision;
-    Ok((replica.content.map(|()| leases), log))
+    Ok((replica.content, log))
 }
 
 /// Creates the files of a new store.
