@@ -216,7 +216,7 @@ impl ClusterLog {
             AppendOutcome::Committed => {
                 // Another server may have named one that contains as much. This one is never named then, and
                 // must not keep the owner from writing another.
-                let covered = self.ring.base().map_or(0, |it| it.covered);
+                let covered = self.ring.rules().base().map_or(0, |it| it.covered);
                 self.new_base = self.new_base.filter(|it| it.covered > covered);
                 self.note_tail();
                 Attempted::Applied

@@ -195,12 +195,12 @@ impl<'a> OperatorLog<'a> {
     ) -> Result<bool, RecoverError> {
         let home = self.home;
         // Argument 5 of the ring.
-        let base = match self.ring.needs_base(base) {
+        let base = match self.ring.rules().needs_base(base) {
             true => {
                 let mut replica = Replica::empty(HistoryLimits::NONE);
                 let brought = self.ring.bring(&mut replica, HistoryLimits::NONE);
                 home.block_on(brought)?;
-                Some(self.write(&mut replica)?)
+                Some(home.block_on(self.ring.files.write_state(&mut replica))?.0)
             }
             false => base,
         };
@@ -233,14 +233,6 @@ impl<'a> OperatorLog<'a> {
         }
         let text = format!("{failure}; whether the log was changed is not known: run it again");
         Err(RecoverError::Service(text))
-    }
-
-    /// Writes a snapshot of this state, which a later entry names.
-    fn write(&self, replica: &mut Replica) -> Result<Base, RecoverError> {
-        let covered = replica.at.sequence;
-        let snapshot = replica.snapshot().map_err(RecoverError::Damaged)?;
-        let written = self.ring.files.write_snapshot(snapshot, covered);
-        Ok(self.home.block_on(written)?.0)
     }
 
     /// Returns the content of an entry that no server writes.
@@ -465,7 +457,7 @@ pub(in crate::engine) fn restore(
             return Err(in_use(&begun));
         }
         replica.at = begun.position;
-        let base = log.write(&mut replica)?;
+        let (base, _) = home.block_on(log.ring.files.write_state(&mut replica))?;
         let draft = log.draft(store, is_guarded, revision, Some(note));
         let ready = next(observation, Some(&begun), TailState::Vacant);
         log.append(ready, draft, Some(base))

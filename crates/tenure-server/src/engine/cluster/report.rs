@@ -161,9 +161,7 @@ impl ClusterLog {
              own cluster.server",
             self.server
         );
-        if self.is_news(&text) {
-            warn!("{text}");
-        }
+        self.warn(&text);
         self.status.change(|view| view.namesake = Some(text));
     }
 
@@ -229,6 +227,13 @@ impl ClusterLog {
         self.reports
             .logged
             .retain(|(_, at)| now.since(*at) < recent);
+    }
+
+    /// Logs a warning if it is news.
+    pub(super) fn warn(&mut self, text: &str) {
+        if self.is_news(text) {
+            warn!("{text}");
+        }
     }
 
     /// Returns whether a message was not logged within the last minute, or since the home was away. A

@@ -284,7 +284,7 @@ impl SimulatedOwner {
 
     /// Gives the log to the other servers.
     pub async fn leave(&mut self) {
-        let _ = self.log.leave().await;
+        self.log.leave().await;
     }
 }
 

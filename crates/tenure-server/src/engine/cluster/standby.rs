@@ -11,13 +11,14 @@ use tenure_core::ownership::{
 };
 use tenure_core::time::millis;
 use tenure_register::Failure;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::bases::{BaseWriter, FileTimes};
 use super::home::LogHome;
 use super::log::{Attempted, Closed, ClusterLog};
-use super::owner::{OwnedLog, Returned};
+use super::owner::OwnedLog;
 use super::report::seconds;
 use super::serving::{OwnershipClock, Serving};
 use super::status::ClusterStatus;
@@ -40,9 +41,12 @@ const MOST_PAUSE: Duration = Duration::from_secs(60);
 /// it returns. When the store has dropped that, the standby runs again.
 #[derive(Debug)]
 pub(crate) struct Standby {
-    /// `None` while a store has the log.
-    parts: Option<(ClusterLog, Replica)>,
-    returned: Returned,
+    /// The log. This standby has it locked, or the store.
+    shared: Arc<AsyncMutex<ClusterLog>>,
+    log: Option<OwnedMutexGuard<ClusterLog>>,
+    replica: Replica,
+    /// The replica of the last ownership.
+    returned: Option<oneshot::Receiver<Replica>>,
     home: LogHome,
     history: HistoryLimits,
     pub(super) times: FileTimes,
@@ -116,12 +120,17 @@ impl Standby {
         let ownership = Duration::from_millis(millis(config.ownership));
         let timings = OwnershipTimings::new(ownership)?;
         let log = ClusterLog::new(home.clone(), timings, config, clock, stop.clone());
+        let (status, serving) = (Arc::clone(&log.status), Arc::clone(&log.serving));
+        let successor = Arc::clone(&log.successor);
+        let shared = Arc::new(AsyncMutex::new(log));
         Ok(Self {
-            status: Arc::clone(&log.status),
-            serving: Arc::clone(&log.serving),
-            successor: Arc::clone(&log.successor),
-            parts: Some((log, Replica::empty(history))),
-            returned: Returned::default(),
+            status,
+            serving,
+            successor,
+            log: Arc::clone(&shared).try_lock_owned().ok(),
+            shared,
+            replica: Replica::empty(history),
+            returned: None,
             home,
             history,
             times: FileTimes::default(),
@@ -139,9 +148,8 @@ impl Standby {
     ///
     /// The home, or the content of the log, definitely permits no server of this configuration.
     pub(crate) fn look_first(&mut self) -> Result<(), StandbyError> {
-        let home = self.home.clone();
-        match &mut self.parts {
-            Some((log, _)) => home.block_on(look_first(log)),
+        match &mut self.log {
+            Some(log) => self.home.block_on(look_first(log)),
             None => Ok(()),
         }
     }
@@ -199,15 +207,12 @@ impl Standby {
 
     /// Begins to follow, also after an ownership.
     pub(super) async fn begin(&mut self) -> Result<(), Ended> {
-        if self.parts.is_none() {
-            let returned: &Mutex<_> = &self.returned;
-            let returned = returned
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
-            if let Some((log, replica)) = returned {
-                self.parts = Some((log, replica.await.unwrap_or_default()));
-            }
+        if self.log.is_none() {
+            self.log = Arc::clone(&self.shared).try_lock_owned().ok();
+        }
+        self.log()?;
+        if let Some(returned) = self.returned.take() {
+            self.replica = returned.await.unwrap_or_default();
         }
         // The store may have ended without vacating the log.
         while {
@@ -228,7 +233,7 @@ impl Standby {
 
     fn log(&mut self) -> Result<&mut ClusterLog, Ended> {
         let busy = || Ended::Refused("the store of the last ownership is still in use".into());
-        self.parts.as_mut().map(|(log, _)| log).ok_or_else(busy)
+        self.log.as_deref_mut().ok_or_else(busy)
     }
 
     /// Does what is due now. Returns the ownership, if one begins.
@@ -258,10 +263,10 @@ impl Standby {
 
     /// Brings the replica to the newest entry. Without it this server takes nothing over.
     async fn copy(&mut self) {
-        let Some((log, replica)) = &mut self.parts else {
+        let Some(log) = &mut self.log else {
             return;
         };
-        let now = log.now();
+        let (now, replica) = (log.now(), &mut self.replica);
         // The slots may be those of another log than the known one.
         let refuses = log.machine.refusal().is_some();
         if refuses || log.closed().is_some() || self.copy_at.is_some_and(|(at, _)| now < at) {
@@ -304,9 +309,7 @@ impl Standby {
                      backup into another prefix, schema or cluster name",
                     log.home.place
                 );
-                if log.is_news(&text) {
-                    warn!("{text}");
-                }
+                log.warn(&text);
                 log.bar(Some(text.clone()));
                 self.status.change(|view| {
                     view.copy_failure = Some(text);
@@ -318,24 +321,23 @@ impl Standby {
 
     /// Writes a base if a take-over would overwrite an entry that no base has: argument 5 of the ring.
     async fn cover(&mut self) {
-        let Some((log, replica)) = &mut self.parts else {
+        let Some(log) = &mut self.log else {
             return;
         };
-        if !log.ring.needs_base(log.new_base) {
+        if !log.ring.rules().needs_base(log.new_base) {
             return;
         }
         log.bar(Some("a take-over needs a snapshot first".into()));
-        let covered = replica.at.sequence;
-        let written = match replica.snapshot() {
-            Ok(snapshot) => log.ring.files.write_snapshot(snapshot, covered).await,
-            Err(detail) => Err(Failure::NotApplied(detail)),
-        };
-        match written {
+        match log.ring.files.write_state(&mut self.replica).await {
             Ok((base, _)) => {
                 log.new_base = Some(base);
                 log.bar(None);
             }
-            Err(failure) => {
+            Err(error) => {
+                let failure = match error {
+                    BaseError::Home(failure) => failure,
+                    other => Failure::NotApplied(other.to_string()),
+                };
                 log.status.metrics.base_failed();
                 let _ = log.note_failure(Some(&failure));
             }
@@ -413,9 +415,10 @@ impl Standby {
 
     /// Brings the replica to the entry of the take-over, and hands the log to a store.
     async fn load(&mut self, generation: u64) -> Result<TakenOver, Ended> {
-        let Some((mut log, mut replica)) = self.parts.take() else {
+        let Some(mut log) = self.log.take() else {
             return Err(Ended::Stopped);
         };
+        let mut replica = std::mem::take(&mut self.replica);
         let began = log.now();
         let loaded = match log.ring.bring(&mut replica, self.history).await {
             Ok(()) => replica.loaded().map_err(|error| error.to_string()),
@@ -427,11 +430,13 @@ impl Standby {
                 let text = format!("the log in {} can't be loaded: {detail}", log.home.place);
                 error!("{text}");
                 log.leave().await;
-                self.parts = Some((log, Replica::empty(self.history)));
+                self.log = Some(log);
+                self.replica = Replica::empty(self.history);
                 return Err(Ended::Refused(text));
             }
         };
-        log.machine.handle_loaded(log.now(), generation);
+        let now = log.now();
+        log.machine.handle_loaded(now, generation);
         log.drain();
         info!(
             "active as generation {generation}: {} leases, loaded in {:.1?}",
@@ -440,13 +445,13 @@ impl Standby {
         );
         self.status.change(|view| view.behind = Some(0));
         let files = log.ring.files.clone();
-        let home = Arc::clone(&log.home.files);
-        let (bases, writer) = BaseWriter::create(home, files, replica, self.times.clone());
+        let (bases, writer, returned) = BaseWriter::create(files, replica, self.times.clone());
+        self.returned = Some(returned);
         Ok(TakenOver {
             generation,
             note: self.note.take(),
             loaded,
-            log: OwnedLog::new(log, bases, writer, Arc::clone(&self.returned)),
+            log: OwnedLog::new(log, bases, writer),
         })
     }
 }

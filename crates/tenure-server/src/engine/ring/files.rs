@@ -15,6 +15,7 @@ use tenure_core::ring::{Base, FileId};
 use tenure_register::{Failure, Files, MOST_BYTES, RegisterKey};
 
 use crate::engine::entry::{DecodeError, Position, only_frame, put, put_frame, read, take};
+use crate::engine::replica::Replica;
 use crate::random::OsRandom;
 
 /// The number of files that are read or written at the same time.
@@ -137,8 +138,17 @@ impl LogFiles {
         self.home.delete(&keys).await
     }
 
+    /// Writes the state of a replica as a snapshot.
+    pub(in crate::engine) async fn write_state(
+        &self,
+        replica: &mut Replica,
+    ) -> Result<(Base, BaseFiles), BaseError> {
+        let snapshot = replica.snapshot().map_err(BaseError::Damaged)?;
+        Ok(self.write_snapshot(snapshot, replica.at.sequence).await?)
+    }
+
     /// Writes the parts of a snapshot. Then it is complete, and an entry may name it.
-    pub(in crate::engine) async fn write_snapshot(
+    pub(super) async fn write_snapshot(
         &self,
         snapshot: Bytes,
         covered: u64,

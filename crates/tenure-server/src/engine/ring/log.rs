@@ -10,13 +10,12 @@ use tenure_core::ownership::{
     AppendOutcome, Found, HomeId, Observation, Ownership, Tail, TailState,
 };
 use tenure_core::ring::{
-    Append, Base, Blocked, Followed, Loaded, LogRing, Pressure, RingLimits, Slot, SlotRead,
-    SlotReplaced,
+    Append, Base, Blocked, Followed, Loaded, LogRing, RingLimits, Slot, SlotRead, SlotReplaced,
 };
 use tenure_register::{Expected, Failure, Files, Identity, Read, RegisterKey, Replaced, Version};
 
 use super::SLOTS;
-use super::files::{BaseError, FileKind, LogFiles, key};
+use super::files::{BaseError, FileKind, LogFile, LogFiles, key};
 use super::slot::{Draft, SlotValue, checksum, number_of};
 use crate::engine::replica::Replica;
 use crate::model::HistoryLimits;
@@ -105,23 +104,9 @@ impl RingLog {
         value.filter(|it| it.tail.sequence == sequence)
     }
 
-    /// Returns what the owner does for the entries that no base has.
-    pub(in crate::engine) fn pressure(&self) -> Pressure {
-        self.ring.pressure()
-    }
-
-    /// Returns the last entry that a base has which is written now.
-    pub(in crate::engine) fn begin_base(&self) -> Option<u64> {
-        self.ring.begin_base()
-    }
-
-    /// Returns whether the next entry would overwrite one that no base has, also if it names this one.
-    pub(in crate::engine) fn needs_base(&self, new: Option<Base>) -> bool {
-        self.ring.needs_base(new)
-    }
-
-    pub(in crate::engine) fn base(&self) -> Option<Base> {
-        self.ring.base()
+    /// Returns the ring, which decides what is named and overwritten.
+    pub(in crate::engine) const fn rules(&self) -> &LogRing<Version> {
+        &self.ring
     }
 
     /// Reads what follows the newest entry, or all slots.
@@ -481,32 +466,21 @@ impl RingLog {
         history: HistoryLimits,
     ) -> Result<(), BaseError> {
         let files = self.files.read_base(base, replica.at.sequence).await?;
-        let mut snapshot = Vec::new();
-        let mut name = String::new();
-        for file in &files {
-            match file.kind {
-                FileKind::Snapshot => {
-                    name = self.files.key(file.name).to_string();
-                    snapshot.extend_from_slice(&file.content);
-                }
-                FileKind::Segment => {
-                    if !snapshot.is_empty() {
-                        let snapshot = std::mem::take(&mut snapshot);
-                        *replica =
-                            Replica::read(&name, snapshot, history).map_err(BaseError::Damaged)?;
-                    }
-                    for entry in file.entries() {
-                        let key = || self.files.key(file.name);
-                        let damaged =
-                            |detail: String| BaseError::Damaged(format!("{}: {detail}", key()));
-                        let entry = entry.map_err(|error| damaged(error.to_string()))?;
-                        replica.apply(entry).map_err(damaged)?;
-                    }
-                }
-            }
+        let is_part = |file: &&LogFile| file.kind == FileKind::Snapshot;
+        let parts: Vec<_> = files.iter().take_while(is_part).collect();
+        if let Some(last) = parts.last() {
+            let name = self.files.key(last.name).to_string();
+            let snapshot = parts.iter().flat_map(|file| &file.content[..]);
+            let read = Replica::read(&name, snapshot.copied().collect(), history);
+            *replica = read.map_err(BaseError::Damaged)?;
         }
-        if !snapshot.is_empty() {
-            *replica = Replica::read(&name, snapshot, history).map_err(BaseError::Damaged)?;
+        for file in &files[parts.len()..] {
+            let damaged =
+                |detail| BaseError::Damaged(format!("{}: {detail}", self.files.key(file.name)));
+            for entry in file.entries() {
+                let entry = entry.map_err(|error| damaged(error.to_string()))?;
+                replica.apply(entry).map_err(damaged)?;
+            }
         }
         Ok(())
     }
