@@ -47,7 +47,7 @@ pub use cluster::RecoverError;
 pub use cluster::simulation;
 #[cfg(test)]
 pub(crate) use cluster::tests::faulty_home::{Fault, FaultyHome};
-pub(crate) use cluster::{ClusterStatus, Ended, OwnershipClock, Serving, Standby};
+pub(crate) use cluster::{ClusterStatus, Ended, OwnershipClock, Standby};
 pub(crate) use entry::Batch;
 pub use error::OpenError;
 pub(crate) use file_log::sizes;

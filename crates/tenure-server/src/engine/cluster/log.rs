@@ -3,7 +3,7 @@
 //! The machine decides. This module does what it asks for and reports the outcomes.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::Instant;
@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 use super::home::LogHome;
 use super::report::Reports;
-use super::serving::{OwnershipClock, Serving};
+use super::serving::OwnershipClock;
 use super::status::ClusterStatus;
 use crate::config::{ClusterAccess, ClusterConfig};
 use crate::engine::ring::{About, Draft, RingLog, SlotValue};
@@ -74,14 +74,9 @@ pub(super) struct ClusterLog {
     pub(super) ring: RingLog,
     pub(super) machine: Ownership,
     pub(super) clock: OwnershipClock,
-    pub(super) serving: Arc<Serving>,
     pub(super) status: Arc<ClusterStatus>,
     pub(super) stop: CancellationToken,
-    /// The name of the server to which the log is left, if an operator named one.
-    pub(super) successor: Arc<Mutex<Option<String>>>,
-    pub(super) server: String,
-    pub(super) address: String,
-    pub(super) access: ClusterAccess,
+    pub(super) config: ClusterConfig,
     /// This start of the server.
     pub(super) owner: OwnerId,
     /// A complete base that no entry names yet.
@@ -126,15 +121,11 @@ impl ClusterLog {
         Self {
             ring: RingLog::new(files, &home.folder, place, viewer, timings.poll()),
             machine,
-            serving: Arc::new(Serving::new(clock.clone())),
+            status: Arc::new(ClusterStatus::new(clock.clone())),
             clock,
-            status: Arc::new(ClusterStatus::new(home.kind)),
             home,
             stop,
-            successor: Arc::default(),
-            server: config.server.clone(),
-            address: config.advertise.clone(),
-            access,
+            config: config.clone(),
             owner,
             new_base: None,
             reports: Reports::default(),
@@ -186,11 +177,11 @@ impl ClusterLog {
                 |it| it.about.store.clone(),
             ),
             home: self.ring.home_text(),
-            server: self.server.clone(),
-            address: self.address.clone(),
+            server: self.config.server.clone(),
+            address: self.config.advertise.clone(),
             since: owned.map_or_else(|| self.clock.wall(), |it| it.about.since),
             successor: None,
-            is_guarded: self.access == ClusterAccess::Guarded
+            is_guarded: self.config.access == ClusterAccess::Guarded
                 || tail.is_some_and(|it| it.about.is_guarded),
         };
         let empty = || Batch::empty(revision, revision);
@@ -333,9 +324,7 @@ impl ClusterLog {
             if let Some(header) = header.take().or_else(vacate) {
                 let mut draft = self.draft(None);
                 if header.state == TailState::Vacant {
-                    let successor = self.successor.lock();
-                    draft.about.successor =
-                        successor.unwrap_or_else(PoisonError::into_inner).clone();
+                    draft.about.successor = self.status.successor();
                 }
                 let to = draft.about.successor.clone();
                 match self.attempt(header, draft).await {
@@ -392,7 +381,7 @@ impl ClusterLog {
 
     /// Returns why this server does not take over the log, if that is so.
     pub(super) fn closed(&self) -> Option<Closed> {
-        Closed::for_server(self.ring.tail()?, self.access)
+        Closed::for_server(self.ring.tail()?, self.config.access)
     }
 }
 

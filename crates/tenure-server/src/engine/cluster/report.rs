@@ -86,7 +86,7 @@ impl ClusterLog {
 
     /// Publishes the deadline of answers from memory, and the role.
     pub(super) fn publish(&self) {
-        self.serving.set(self.machine.serves_until());
+        self.status.serving.set(self.machine.serves_until());
         let role = self.machine.role(self.now());
         let facts = self.home.files.facts();
         self.status.change(|view| {
@@ -137,7 +137,8 @@ impl ClusterLog {
             return;
         };
         let (sequence, closed) = (value.tail.sequence, self.closed().map(|it| it.to_string()));
-        let is_namesake = value.about.server == self.server && value.tail.owner != self.owner;
+        let is_namesake =
+            value.about.server == self.config.server && value.tail.owner != self.owner;
         let address = value.about.address.clone();
         if closed != self.reports.closed {
             if let Some(reason) = &closed {
@@ -159,7 +160,7 @@ impl ClusterLog {
         let text = format!(
             "another server of this cluster, at {address}, has the name {}, too: give each server its \
              own cluster.server",
-            self.server
+            self.config.server
         );
         self.warn(&text);
         self.status.change(|view| view.namesake = Some(text));

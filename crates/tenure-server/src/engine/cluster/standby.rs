@@ -1,28 +1,27 @@
 //! A server that follows the log, and takes it over.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::Instant;
 use tenure_core::ownership::{
-    AppendOutcome, Found, OwnershipOutput, OwnershipRole, OwnershipTimings, OwnershipTimingsError,
-    Tail, TailState,
+    AppendOutcome, Found, OwnershipOutput, OwnershipRole, OwnershipTimings, Tail, TailState,
 };
 use tenure_core::time::millis;
 use tenure_register::Failure;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use super::bases::{BaseWriter, FileTimes};
 use super::home::LogHome;
 use super::log::{Attempted, Closed, ClusterLog};
 use super::owner::OwnedLog;
 use super::report::seconds;
-use super::serving::{OwnershipClock, Serving};
+use super::serving::OwnershipClock;
 use super::status::ClusterStatus;
-use crate::config::{ClusterAccess, ClusterConfig};
+use crate::config::ClusterConfig;
 use crate::engine::Loaded;
 use crate::engine::entry::Entry;
 use crate::engine::replica::Replica;
@@ -57,9 +56,6 @@ pub(crate) struct Standby {
     /// After damage was found: the log is not read before this, and the pause after that.
     copy_at: Option<(Instant, Duration)>,
     status: Arc<ClusterStatus>,
-    serving: Arc<Serving>,
-    /// The name of the server to which the next ownership is left.
-    successor: Arc<Mutex<Option<String>>>,
     stop: CancellationToken,
 }
 
@@ -93,18 +89,12 @@ pub(crate) enum Ended {
 /// The reason why a server can't follow a log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StandbyError {
-    /// The home can't be used.
+    /// The home, or a setting, can't be used.
     #[error(transparent)]
     Home(#[from] Failure),
-    /// The ownership duration is out of range.
-    #[error(transparent)]
-    Ownership(#[from] OwnershipTimingsError),
     /// The log can't be used until an operator has changed something. The message says what.
     #[error("{0}")]
     Refused(String),
-    /// Servers with access control have owned the log, and this one has none.
-    #[error("{}", Closed::Guarded)]
-    Guarded,
 }
 
 impl Standby {
@@ -118,15 +108,13 @@ impl Standby {
     ) -> Result<Self, StandbyError> {
         // An entry has whole milliseconds.
         let ownership = Duration::from_millis(millis(config.ownership));
-        let timings = OwnershipTimings::new(ownership)?;
+        let timings = OwnershipTimings::new(ownership);
+        let timings = timings.map_err(|error| Failure::Misconfigured(error.to_string()))?;
         let log = ClusterLog::new(home.clone(), timings, config, clock, stop.clone());
-        let (status, serving) = (Arc::clone(&log.status), Arc::clone(&log.serving));
-        let successor = Arc::clone(&log.successor);
+        let status = Arc::clone(&log.status);
         let shared = Arc::new(AsyncMutex::new(log));
         Ok(Self {
             status,
-            serving,
-            successor,
             log: Arc::clone(&shared).try_lock_owned().ok(),
             shared,
             replica: Replica::empty(history),
@@ -157,17 +145,6 @@ impl Standby {
     /// Returns the state of this server, which changes while it follows and while it is active.
     pub(crate) fn status(&self) -> Arc<ClusterStatus> {
         Arc::clone(&self.status)
-    }
-
-    /// Returns the deadline of answers from memory.
-    pub(crate) fn serving(&self) -> Arc<Serving> {
-        Arc::clone(&self.serving)
-    }
-
-    /// Leaves the log to the server with this name, or to any other, when the store is closed.
-    pub(crate) fn leave_to(&self, server: Option<String>) {
-        let successor = self.successor.lock();
-        *successor.unwrap_or_else(PoisonError::into_inner) = server;
     }
 
     /// Follows the log until this server owns it and has loaded its content. After an ownership, the
@@ -360,35 +337,24 @@ impl Standby {
             .tail()
             .filter(|it| it.tail.generation != header.generation);
         let note = before.and_then(|it| Entry::decode(&it.entry).ok()?.note);
+        let text = format!("taking over as generation {}", header.generation);
         let silent = before.filter(|it| it.tail.state == TailState::Owned);
-        let (text, is_silent) = match silent {
-            Some(value) => {
-                let own = log.machine.timings().ownership();
-                // Another process had the name of this server, usually before a restart.
-                let text = match value.about.server == log.server {
-                    true => "this server's own last term",
-                    false => &value.about.server,
-                };
-                let text = format!(
-                    "{text} was not heard of for {}, taking over as generation {}",
-                    seconds(own.max(value.tail.ownership)),
-                    header.generation
-                );
-                (text, true)
-            }
-            None => (
-                format!("taking over as generation {}", header.generation),
-                false,
-            ),
-        };
-        if log.is_news(&text) {
-            match is_silent {
-                true => warn!("{text}"),
-                false => info!("{text}"),
-            }
+        let silent = silent.map(|value| {
+            let own = log.machine.timings().ownership();
+            // Another process had the name of this server, usually before a restart.
+            let owner = match value.about.server == log.config.server {
+                true => "this server's own last term",
+                false => &value.about.server,
+            };
+            let time = seconds(own.max(value.tail.ownership));
+            format!("{owner} was not heard of for {time}, {text}")
+        });
+        match silent {
+            Some(text) => log.warn(&text),
+            None if log.is_news(&text) => info!("{text}"),
+            None => {}
         }
-        let mut draft = log.draft(None);
-        draft.about.is_guarded |= log.access == ClusterAccess::Guarded;
+        let draft = log.draft(None);
         match log.attempt(header, draft).await {
             Attempted::Applied => {
                 self.note = note;
@@ -484,7 +450,9 @@ async fn look_first(log: &mut ClusterLog) -> Result<(), StandbyError> {
                 return Err(StandbyError::Refused(leftover));
             }
             match log.closed() {
-                Some(Closed::Guarded) => return Err(StandbyError::Guarded),
+                Some(reason @ Closed::Guarded) => {
+                    return Err(Failure::Misconfigured(reason.to_string()).into());
+                }
                 Some(reason @ Closed::Retired) => {
                     return Err(StandbyError::Refused(reason.to_string()));
                 }

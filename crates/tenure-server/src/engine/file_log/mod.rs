@@ -122,10 +122,7 @@ pub(in crate::engine) fn open_in(
     }
     let batch = Batch::empty(log.revision, least.max(log.revision + 1));
     let begun = log.write(EntryKind::Begun, None, &batch);
-    begun.map_err(|error| OpenError::NotWritten {
-        path: log.file.path.clone(),
-        detail: error.to_string(),
-    })?;
+    begun.map_err(|error| OpenError::not_written(&log.file.path, error))?;
     replica.content.revision = batch.revision;
     Ok((replica.content, log))
 }
@@ -137,10 +134,10 @@ fn create(folder: &Folder, history: HistoryLimits) -> Result<Reading, OpenError>
     place(folder, &folder.unfinished_snapshot(), &mut replica)?;
     match Reading::of(folder, history)? {
         Some(reading) => Ok(reading),
-        None => Err(OpenError::NotWritten {
-            path: folder.path().to_owned(),
-            detail: "another program deletes the files of the store".into(),
-        }),
+        None => Err(OpenError::not_written(
+            folder.path(),
+            "another program deletes the files of the store",
+        )),
     }
 }
 
@@ -247,10 +244,7 @@ impl FileLog {
     /// Ends the log of a copy: from now on its files belong where they are. These floors come before.
     pub(in crate::engine) fn accept(mut self, floors: &Batch) -> Result<(), OpenError> {
         let written = self.append(floors, &[]).and_then(|()| self.close());
-        written.map_err(|error| OpenError::NotWritten {
-            path: self.file.path.clone(),
-            detail: error.to_string(),
-        })?;
+        written.map_err(|error| OpenError::not_written(&self.file.path, error))?;
         self.folder.note_place()
     }
 

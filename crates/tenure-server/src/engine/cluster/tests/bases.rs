@@ -23,7 +23,7 @@ fn beat_until_it_resigns(server: &Server, owner: &mut Owner) -> AppendError {
         if let Err(error) = upkeep {
             return error;
         }
-        assert!(server.serving().check());
+        assert!(server.status().serving.check());
     }
     panic!("it never resigns")
 }
@@ -89,7 +89,7 @@ fn while_files_can_not_be_written_changes_stop_then_the_owner_resigns_and_a_stan
         matches!(&resigned, AppendError::NotOwner(reason) if reason == "the log has no free slot"),
         "{resigned:?}"
     );
-    assert!(!server.serving().check());
+    assert!(!server.status().serving.check());
     assert_eq!(tail_of(&home).tail.state, TailState::Vacant);
     assert_eq!(uncovered(&home), N / 16 * 15 + 1);
     drop(owner);

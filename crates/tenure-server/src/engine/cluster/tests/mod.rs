@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::faulty_home::{Fault, FaultyHome};
 use super::owner::OwnedLog;
-use super::serving::{OwnershipClock, Serving};
+use super::serving::OwnershipClock;
 use super::standby::{Ended, Standby, TakenOver};
 use super::status::ClusterStatus;
 use super::{LogHome, backup, init, recover, restore};
@@ -137,10 +137,6 @@ impl Server {
     fn advance(&self, by: Duration) {
         let nanos = u64::try_from(by.as_nanos()).unwrap();
         self.clock.fetch_add(nanos, Ordering::SeqCst);
-    }
-
-    fn serving(&self) -> Arc<Serving> {
-        self.standby.serving()
     }
 
     fn status(&self) -> Arc<ClusterStatus> {

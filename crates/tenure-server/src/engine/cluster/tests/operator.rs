@@ -185,7 +185,7 @@ fn a_final_backup_deposes_the_owner_and_no_server_takes_the_log_over() {
         matches!(&error, AppendError::NotOwner(reason) if reason.contains("final backup")),
         "{error}"
     );
-    assert!(!server.serving().check());
+    assert!(!server.status().serving.check());
     drop(owner);
     assert!(standby.follow(20 * T).is_none());
     assert!(

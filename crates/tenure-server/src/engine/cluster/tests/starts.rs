@@ -235,7 +235,7 @@ fn a_log_of_servers_with_access_control_is_not_taken_over_by_one_without() {
     drop(owner);
     assert!(tail_of(&home).about.is_guarded);
     let open = ClusterAccess::Anonymous;
-    assert_eq!(refused(&home, open), StandbyError::Guarded);
+    assert!(refused(&home, open).to_string().contains("no access file"));
 
     // A server that could not read the log at its start does not take it over, either.
     let mut late = Server::with_access("late", &home, open);
@@ -257,7 +257,7 @@ fn a_log_of_servers_with_access_control_is_not_taken_over_by_one_without() {
     assert_eq!(owner.loaded.leases.len(), 2);
     owner.write().unwrap();
     owner.log.close().unwrap();
-    assert_eq!(refused(&home, open), StandbyError::Guarded);
+    assert!(refused(&home, open).to_string().contains("no access file"));
     check_chain(&home);
 }
 
