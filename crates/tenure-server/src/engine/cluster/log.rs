@@ -242,24 +242,18 @@ impl ClusterLog {
     ) -> Result<(), AppendError> {
         loop {
             let draft = self.draft(batch);
-            match self.attempt(header, draft).await {
-                Attempted::Applied => {
-                    self.drain();
-                    return Ok(());
-                }
-                Attempted::Undone(failure) => {
-                    self.drain();
-                    return Err(match failure {
-                        Failure::Full(detail) => AppendError::DiskFull(detail),
-                        other => AppendError::Busy(other.to_string()),
-                    });
-                }
-                Attempted::Lost => {
-                    self.drain();
-                    return Err(self.not_owner());
-                }
-                Attempted::Repeated => self.wait_for_repeat(header).await?,
+            let attempted = self.attempt(header, draft).await;
+            if let Attempted::Repeated = attempted {
+                self.wait_for_repeat(header).await?;
+                continue;
             }
+            self.drain();
+            return match attempted {
+                Attempted::Applied => Ok(()),
+                Attempted::Undone(Failure::Full(detail)) => Err(AppendError::DiskFull(detail)),
+                Attempted::Undone(other) => Err(AppendError::Busy(other.to_string())),
+                Attempted::Lost | Attempted::Repeated => Err(self.not_owner()),
+            };
         }
     }
 

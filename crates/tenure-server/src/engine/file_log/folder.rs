@@ -188,6 +188,12 @@ impl Folder {
         replica.write_file(false, &file, not_written, each)
     }
 
+    /// Gives the snapshot at `path` its name, with which it counts.
+    pub(super) fn name_snapshot(&self, path: &Path, covers: u64) -> io::Result<()> {
+        fs::rename(path, self.snapshot(covers))?;
+        self.sync()
+    }
+
     /// Makes the names in the directory durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()

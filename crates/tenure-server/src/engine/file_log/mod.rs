@@ -153,8 +153,7 @@ pub(in crate::engine) fn place(
     let written = written.and_then(|_| {
         let name = || {
             file_after(replica, folder)?;
-            fs::rename(path, folder.snapshot(covers))?;
-            folder.sync()
+            folder.name_snapshot(path, covers)
         };
         name().map_err(OpenError::io(folder.path()))
     });
