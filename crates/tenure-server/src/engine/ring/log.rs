@@ -120,7 +120,12 @@ impl RingLog {
         loop {
             let (slot, known) = self.ring.next_read();
             let reads = match count {
-                1 => vec![self.home.read(&self.slots[slot as usize], known).await?],
+                1 => vec![
+                    self.files
+                        .home
+                        .read(&self.slots[slot as usize], known)
+                        .await?,
+                ],
                 _ => {
                     let slots = (slot..slot + count as u64).map(|it| (it % SLOTS) as usize);
                     let keys: Vec<_> = slots.map(|slot| self.slots[slot].clone()).collect();
@@ -282,12 +287,18 @@ impl RingLog {
         };
         let outcome = self.ring.handle_replaced(ownership, now(), home, answer);
         match outcome {
-            AppendOutcome::Committed => self.note_committed(),
+            AppendOutcome::Committed => {
+                if let Some((value, _)) = self.sealed.take() {
+                    let slot = value.slot() as usize;
+                    self.values[slot] = Some(value);
+                }
+            }
             AppendOutcome::Unknown => {}
-            AppendOutcome::Refused | AppendOutcome::Superseded(_) => self.sealed = None,
-        }
-        if let AppendOutcome::Superseded(_) = outcome {
-            self.is_loaded = false;
+            AppendOutcome::Refused => self.sealed = None,
+            AppendOutcome::Superseded(_) => {
+                self.sealed = None;
+                self.is_loaded = false;
+            }
         }
         Appended { outcome, failure }
     }
@@ -399,13 +410,6 @@ impl RingLog {
             }
             Err(failure @ Failure::Unknown(_)) => (home, SlotReplaced::Unknown, Some(failure)),
             Err(failure) => (home, SlotReplaced::NotApplied, Some(failure)),
-        }
-    }
-
-    fn note_committed(&mut self) {
-        if let Some((value, _)) = self.sealed.take() {
-            let slot = value.slot() as usize;
-            self.values[slot] = Some(value);
         }
     }
 
