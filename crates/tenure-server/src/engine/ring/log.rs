@@ -120,12 +120,7 @@ impl RingLog {
         loop {
             let (slot, known) = self.ring.next_read();
             let reads = match count {
-                1 => vec![
-                    self.files
-                        .home
-                        .read(&self.slots[slot as usize], known)
-                        .await?,
-                ],
+                1 => vec![self.home.read(&self.slots[slot as usize], known).await?],
                 _ => {
                     let slots = (slot..slot + count as u64).map(|it| (it % SLOTS) as usize);
                     let keys: Vec<_> = slots.map(|slot| self.slots[slot].clone()).collect();
