@@ -25,7 +25,7 @@ const SEGMENT_BYTES: usize = 4 << 20;
 pub(crate) struct OwnedLog {
     /// The task of the writer, until it is started.
     pub(super) writer: Option<WriterTask>,
-    log: OwnedMutexGuard<ClusterLog>,
+    pub(super) log: OwnedMutexGuard<ClusterLog>,
     bases: BaseWriter,
     /// The size of the entries that no base has, in bytes.
     uncovered_bytes: usize,

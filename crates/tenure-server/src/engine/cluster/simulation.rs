@@ -188,7 +188,7 @@ impl ClusterServer {
         let (loaded, mut log) = (taken_over.loaded, taken_over.log);
         let writer = log.writer.take();
         let owner = SimulatedOwner {
-            generation: taken_over.generation,
+            generation: log.log.status.view().generation,
             revision: loaded.revision,
             lease: loaded.leases.into_iter().next().map(|(_, lease, _)| lease),
             log,

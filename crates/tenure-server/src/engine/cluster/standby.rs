@@ -1,6 +1,5 @@
 //! A server that follows the log, and takes it over.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,21 +59,14 @@ pub(crate) struct Standby {
 }
 
 /// A beginning ownership of the log.
+#[derive(Debug)]
 pub(crate) struct TakenOver {
-    /// The number of the ownership.
-    pub(crate) generation: u64,
     /// What an operator did to the log since the ownership before, for the audit log.
     pub(crate) note: Option<String>,
     /// The content of the log. Its leases count as renewed at an instant that is read from now on.
     pub(crate) loaded: Loaded,
     /// The log, for the store.
     pub(crate) log: OwnedLog,
-}
-
-impl fmt::Debug for TakenOver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TakenOver").field(&self.generation).finish()
-    }
 }
 
 /// The reason why a standby ended without owning the log.
@@ -414,7 +406,6 @@ impl Standby {
         let (bases, writer, returned) = BaseWriter::create(files, replica, self.times.clone());
         self.returned = Some(returned);
         Ok(TakenOver {
-            generation,
             note: self.note.take(),
             loaded,
             log: OwnedLog::new(log, bases, writer),

@@ -203,13 +203,15 @@ impl Folder {
     /// next start.
     pub(in crate::engine) fn note_restore(&self, text: &str) -> Result<(), OpenError> {
         let note = restore_note(&self.path);
-        let write = || {
-            let mut file = private().truncate(true).open(&note)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        };
-        write().map_err(OpenError::io(&note))
+        overwrite(&note, text.as_bytes()).map_err(OpenError::io(&note))
     }
+}
+
+/// Replaces the content of a file that only its owner can read, and makes it durable.
+pub(super) fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = private().truncate(true).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 fn lock_of(folder: &Path) -> PathBuf {

@@ -162,7 +162,7 @@ impl Owner {
         taken_over.log.start_writer().unwrap();
         Self {
             revision: taken_over.loaded.revision,
-            generation: taken_over.generation,
+            generation: taken_over.log.log.status.view().generation,
             loaded: taken_over.loaded,
             log: taken_over.log,
         }
