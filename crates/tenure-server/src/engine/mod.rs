@@ -28,6 +28,7 @@ mod snapshot;
 mod tests;
 
 use std::path::Path;
+use std::thread::sleep;
 use std::time::Duration;
 
 use tenure_core::UnixMillis;
@@ -39,7 +40,7 @@ use crate::config::ClusterConfig;
 use crate::model::{ChangeSet, HistoryLimits, StoreId};
 
 use backup::BackupFile;
-use cluster::{LogHome, StandbyError};
+use cluster::{LogHome, OperatorLog, StandbyError};
 
 pub use backup::{BackupError, Contents, Existing, backup, final_backup};
 pub use cluster::RecoverError;
@@ -173,12 +174,12 @@ fn warn(warning: Option<String>) {
 
 /// Writes the first entry of an empty log. Returns the id of the new store.
 pub(crate) fn init_cluster(config: &ClusterConfig) -> Result<StoreId, RecoverError> {
-    cluster::init(&operator_home(config)?, &std::thread::sleep)
+    OperatorLog::new(&operator_home(config)?, &sleep).init()
 }
 
 /// Lets a log go on whose home may have lost what it acknowledged.
 pub(crate) fn recover_cluster(config: &ClusterConfig) -> Result<Restored, RecoverError> {
-    cluster::recover(&operator_home(config)?, &std::thread::sleep)
+    OperatorLog::new(&operator_home(config)?, &sleep).recover()
 }
 
 /// Copies the log of a cluster to a file. A final backup retires the log before.
@@ -193,7 +194,7 @@ pub(crate) fn backup_cluster(
         log: format!("cluster {}", config.name),
         error,
     })?;
-    cluster::backup(&home, file, is_final, &std::thread::sleep)
+    OperatorLog::new(&home, &sleep).backup(file, is_final)
 }
 
 /// Writes the content of a backup into the log of a cluster.
@@ -205,7 +206,7 @@ pub(crate) fn restore_cluster(
         log: format!("cluster {}", config.name),
         error,
     })?;
-    cluster::restore(&home, file, &std::thread::sleep)
+    OperatorLog::new(&home, &sleep).restore(file)
 }
 
 /// The time of a request of an operator's change.

@@ -256,7 +256,7 @@ fn a_file_of_the_base_that_is_missing_or_damaged_is_repaired_by_the_owner() {
         let path = folder.path().join("backup");
         let make = || {
             let file = BackupFile::create(&path, Existing::Replace, None).unwrap();
-            backup(&home.open(&config("operator", T)), file, false, &|_| {})
+            OperatorLog::new(&home.open(&config("operator", T)), &|_| {}).backup(file, false)
         };
         let error = make().unwrap_err().to_string();
         assert!(error.contains(&damage), "{error}");

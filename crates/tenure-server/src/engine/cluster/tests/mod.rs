@@ -29,7 +29,7 @@ use super::owner::OwnedLog;
 use super::serving::OwnershipClock;
 use super::standby::{Ended, Standby, TakenOver};
 use super::status::ClusterStatus;
-use super::{LogHome, backup, init, recover, restore};
+use super::{LogHome, OperatorLog};
 use crate::config::{ClusterAccess, ClusterConfig};
 use crate::engine::entry::Entry;
 use crate::engine::ring::SlotValue;
