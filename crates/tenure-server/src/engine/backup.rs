@@ -167,7 +167,7 @@ pub fn final_backup(
     // directory, of which this call makes a backup when it is repeated.
     let path = folder.path().to_owned();
     let mut log = FileLog::begin(folder, &replica, HistoryLimits::NONE)?;
-    let not_closed = |error: AppendError| OpenError::not_written(&path, error);
+    let not_closed = |error: AppendError| OpenError::not_written(&path, &error);
     let at = clock::rfc3339(clock::wall()).unwrap_or_default();
     let note = format!("at {at} to {}", file.name.display());
     let closed = log.write_empty(EntryKind::Retired, Some(note));

@@ -127,7 +127,7 @@ impl OpenError {
         }
     }
 
-    pub(super) fn not_written(path: &Path, detail: impl ToString) -> Self {
+    pub(super) fn not_written(path: &Path, detail: &(impl ToString + ?Sized)) -> Self {
         Self::NotWritten {
             path: path.to_owned(),
             detail: detail.to_string(),

@@ -264,6 +264,7 @@ impl SimulatedOwner {
     }
 
     /// Returns the time after which [`keep_up`](Self::keep_up) is due.
+    #[must_use]
     pub fn keep_up_within(&self) -> Duration {
         self.log.upkeep_within().unwrap_or(Duration::MAX)
     }

@@ -122,7 +122,7 @@ pub(in crate::engine) fn open_in(
     }
     let batch = Batch::empty(log.revision, least.max(log.revision + 1));
     let begun = log.write(EntryKind::Begun, None, &batch);
-    begun.map_err(|error| OpenError::not_written(&log.file.path, error))?;
+    begun.map_err(|error| OpenError::not_written(&log.file.path, &error))?;
     replica.content.revision = batch.revision;
     Ok((replica.content, log))
 }
@@ -243,7 +243,7 @@ impl FileLog {
     /// Ends the log of a copy: from now on its files belong where they are. These floors come before.
     pub(in crate::engine) fn accept(mut self, floors: &Batch) -> Result<(), OpenError> {
         let written = self.append(floors, &[]).and_then(|()| self.close());
-        written.map_err(|error| OpenError::not_written(&self.file.path, error))?;
+        written.map_err(|error| OpenError::not_written(&self.file.path, &error))?;
         self.folder.note_place()
     }
 
