@@ -1,13 +1,13 @@
 //! A home in memory for tests, which can be late and go back.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
-    Expected, Failure, Files, Identity, Read, Register, RegisterKey, Replaced, Version, check_size,
+    Expected, Failure, Identity, Read, Register, RegisterKey, Replaced, Version, check_size, lock,
 };
 
 /// A home in memory. Clones are the same home.
@@ -84,7 +84,7 @@ impl MemoryHome {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -117,21 +117,6 @@ impl State {
         self.past.push((key.clone(), before));
         Replaced::Done(version)
     }
-
-    fn request(
-        &mut self,
-        key: &RegisterKey,
-        expected: &Expected,
-        value: Bytes,
-    ) -> Result<Replaced, Failure> {
-        check_size(key, &value)?;
-        let Some(delays) = self.delays.checked_sub(1) else {
-            return Ok(self.replace(key, expected, value));
-        };
-        self.delays = delays;
-        self.late.push_back((key.clone(), expected.clone(), value));
-        Err(Failure::Unknown("the home has not answered".into()))
-    }
 }
 
 #[async_trait]
@@ -146,12 +131,17 @@ impl Register for MemoryHome {
         expected: &Expected,
         value: Bytes,
     ) -> Result<Replaced, Failure> {
-        self.lock().request(key, expected, value)
+        check_size(key, &value)?;
+        let mut state = self.lock();
+        let Some(delays) = state.delays.checked_sub(1) else {
+            return Ok(state.replace(key, expected, value));
+        };
+        state.delays = delays;
+        let late = (key.clone(), expected.clone(), value);
+        state.late.push_back(late);
+        Err(Failure::Unknown("the home has not answered".into()))
     }
-}
 
-#[async_trait]
-impl Files for MemoryHome {
     async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
         check_size(name, &content)?;
         self.lock().files.insert(name.clone(), content);

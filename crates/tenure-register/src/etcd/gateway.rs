@@ -1,6 +1,6 @@
 //! Requests to the JSON gateways of etcd's members.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::refusal::{Refusal, meaning};
+use super::upkeep::Upkeep;
 use super::version::Version;
 use super::{EtcdAccess, EtcdHome};
 use crate::tls::{self, Tls, TlsCheck, TlsNames};
-use crate::{Failure, HomeUrl, Identity, note_warning};
+use crate::{Failure, HomeUrl, Identity, causes, note_warning};
 
 /// The time in which a refused password is not sent again. etcd needs much processor time to check
 /// a password.
@@ -46,6 +47,7 @@ pub(super) struct State {
     pub(super) version: Option<Arc<str>>,
     /// The last revision that an answer contained.
     pub(super) revision: u64,
+    pub(super) upkeep: Upkeep,
 }
 
 #[derive(Clone, Default)]
@@ -89,11 +91,6 @@ impl Answer {
     pub(super) fn revision(&self) -> &str {
         text(&self.body["header"]["revision"])
     }
-
-    /// Returns the answers to the operations of a transaction.
-    pub(super) fn responses(&self) -> &[Value] {
-        self.body["responses"].as_array().map_or(&[], Vec::as_slice)
-    }
 }
 
 /// Returns a text of an answer; empty if it is missing.
@@ -124,14 +121,14 @@ impl State {
             login: Login::Needed,
             version: None,
             revision: 0,
+            upkeep: Upkeep::new(Instant::now()),
         })
     }
 
-    /// Returns the known errors of the versions.
+    /// Returns the known errors of the versions, and the problem of the compaction.
     pub(super) fn warnings(&self) -> impl Iterator<Item = &String> {
-        self.members
-            .iter()
-            .filter_map(|member| member.warning.as_ref())
+        let members = self.members.iter().map(|member| &member.warning);
+        members.chain([&self.upkeep.warning]).flatten()
     }
 
     /// Checks the version of the current member again before the next request.
@@ -167,10 +164,6 @@ impl State {
 }
 
 impl EtcdHome {
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sends a request to the current member. If that member can't be used and has definitely not
     /// applied the request, the next members are asked within the time of the attempt.
     ///
@@ -419,11 +412,8 @@ fn innermost_cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer in time".to_owned();
     }
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    let cause = cause.to_string();
+    let cause = causes(error).last().map(ToString::to_string);
+    let cause = cause.unwrap_or_default();
     match cause.contains("InvalidContentType") {
         true => cause + ": it does not use TLS, write etcd:// in home",
         false => cause,

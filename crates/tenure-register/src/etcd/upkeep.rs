@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tracing::{debug, warn};
 
+use super::gateway::State;
 use super::{Compaction, EtcdHome, TXN, range_of_prefix, transaction};
 use crate::{Failure, HomeFacts, note_warning};
 
@@ -38,20 +39,22 @@ pub(super) struct Upkeep {
 impl EtcdHome {
     /// Does the work that is due. Without the right to it the work is left to etcd's operator.
     pub(super) async fn maintain_at(&self, now: Instant) {
-        let revision = self.state().revision;
         let (watches, due) = {
-            let mut upkeep = self.upkeep();
-            let due = upkeep.revision_to_compact(self.access.compact, revision, now);
+            let State {
+                upkeep, revision, ..
+            } = &mut *self.state();
+            let due = upkeep.revision_to_compact(self.access.compact, *revision, now);
             (now >= upkeep.watch_at, due)
         };
         if watches {
             self.state().check_version_again();
             let size = self.metrics().await.as_deref().and_then(size_of);
-            self.upkeep().note_size(size.unwrap_or_default(), now);
+            let size = size.unwrap_or_default();
+            self.state().upkeep.note_size(size, now);
         }
         if let Some(revision) = due {
             match self.compact(revision).await {
-                Ok(warning) => note_warning(&mut self.upkeep().warning, warning),
+                Ok(warning) => note_warning(&mut self.state().upkeep.warning, warning),
                 // Another program may have compacted it.
                 Err(error) => debug!(%error, "etcd was not compacted"),
             }
@@ -86,7 +89,7 @@ impl EtcdHome {
             range["count_only"] = true.into();
             json!({"request_range": range})
         };
-        let counts = transaction(["", &self.access.prefix].into_iter().map(count));
+        let counts = transaction(["", &self.access.prefix].map(count));
         let answer = self.ask(TXN, &counts).await?;
         let count = |at: usize| answer.body["responses"][at]["response_range"]["count"].as_str();
         Ok(count(0) != count(1))

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
-
 use tokio_postgres::types::Type;
 
 use super::PostgresHome;
 use super::access::Failover;
 use super::session::PostgresSession;
 use super::settings::Settings;
-use crate::{Failure, describe};
+use crate::{Failure, describe, lock};
 
 /// The version of PostgreSQL from which on everything here works.
 const LEAST_VERSION: u32 = 130_000;
@@ -65,7 +64,7 @@ impl PostgresHome {
     /// [`Failure::NotApplied`] or [`Failure::Misconfigured`], with the reasons of all servers.
     pub(super) async fn open(&self) -> Result<PostgresSession, Failure> {
         // The file of the connection string may have a new password.
-        let (Settings { servers, user, .. }, tls) = self.access.read(self.attempt)?;
+        let (Settings { servers, .. }, tls) = self.access.read(self.attempt)?;
         let (first, count) = (self.first.load(Ordering::Relaxed), servers.len());
         // A server that does not answer must leave time for another one. A busy one may take longer
         // to accept a connection and to check a password than to execute a statement.
@@ -79,13 +78,14 @@ impl PostgresHome {
             self.first.store(number % count, Ordering::Relaxed);
             let open = async {
                 let mut session = PostgresSession::connect(server, &tls).await?;
-                check(&mut session, &self.access.schema, &user).await?;
+                let user = server.config.get_user().unwrap_or_default();
+                check(&mut session, &self.access.schema, user).await?;
                 identify(&mut session, self.access.failover).await?;
                 Ok(session)
             };
             match timeout(limit, open).await {
                 Ok(Ok(session)) => {
-                    self.upkeep().version = Some(session.version);
+                    lock(&self.upkeep).version = Some(session.version);
                     return Ok(session);
                 }
                 Ok(Err(failure)) => {

@@ -1,9 +1,8 @@
 //! One connection to one PostgreSQL server, and its warnings.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Error, Row};
@@ -12,9 +11,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::Parameter;
 use super::error::{Stage, failure, text_of};
 use super::settings::Server;
-use crate::Failure;
+use crate::{Failure, lock};
 
 /// A connection that is ready for calls.
+#[derive(Debug)]
 pub(super) struct PostgresSession {
     pub(super) client: Client,
     /// Reads and writes the socket. It is closed when the session is dropped.
@@ -87,19 +87,8 @@ impl PostgresSession {
     }
 }
 
-fn lock(warnings: &Mutex<Vec<String>>) -> MutexGuard<'_, Vec<String>> {
-    warnings.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Drop for PostgresSession {
     fn drop(&mut self) {
         self.link.abort();
-    }
-}
-
-impl fmt::Debug for PostgresSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut f = f.debug_struct("PostgresSession");
-        f.field("name", &self.name).finish_non_exhaustive()
     }
 }
