@@ -195,6 +195,18 @@ impl Read {
         }
     }
 
+    /// Returns the answer of a home that has found this value, to a read that knows a version.
+    fn found(version: Version, value: Bytes, identity: Identity, known: Option<&Version>) -> Self {
+        if known == Some(&version) {
+            return Self::Unchanged(identity);
+        }
+        Self::Found {
+            version,
+            value,
+            identity,
+        }
+    }
+
     /// Returns the value, if there is one.
     fn into_value(self) -> Option<Bytes> {
         match self {

@@ -97,12 +97,7 @@ impl State {
         let identity = self.identity();
         match self.values.get(key) {
             None => Read::Absent(identity),
-            Some((version, _)) if Some(version) == known => Read::Unchanged(identity),
-            Some((version, value)) => Read::Found {
-                version: version.clone(),
-                value: value.clone(),
-                identity,
-            },
+            Some((version, value)) => Read::found(version.clone(), value.clone(), identity, known),
         }
     }
 

@@ -193,13 +193,8 @@ impl BucketHome {
         };
         let identity = self.identity.clone();
         match self.ask(found).await {
-            // A generation is no ETag, so the object is sent again.
-            Ok((version, _)) if known == Some(&version) => Ok(Read::Unchanged(identity)),
-            Ok((version, value)) => Ok(Read::Found {
-                version,
-                value,
-                identity,
-            }),
+            // A generation is no ETag, so the known object is sent again.
+            Ok((version, value)) => Ok(Read::found(version, value, identity, known)),
             Err(Error::NotModified { .. }) => Ok(Read::Unchanged(identity)),
             Err(error @ Error::NotFound { .. }) if !is_without_bucket(&error) => {
                 Ok(Read::Absent(identity))

@@ -121,7 +121,7 @@ impl State {
             login: Login::Needed,
             version: None,
             revision: 0,
-            upkeep: Upkeep::new(Instant::now()),
+            upkeep: Upkeep::default(),
         })
     }
 
@@ -175,8 +175,22 @@ impl EtcdHome {
         let mut refused = None;
         for _ in 0..self.access.endpoints.len() {
             let at = self.state().current;
-            let refusal = match self.ask_member(at, path, &body, &mut until).await {
-                Ok(answer) => return Ok(answer),
+            let asked = async {
+                self.check_version(at, &mut until).await?;
+                self.authenticate(at, &mut until).await?;
+                let answer = self.post(at, path, body.clone(), until).await;
+                if !matches!(answer, Err(Refusal::Token(_))) {
+                    return answer;
+                }
+                self.state().login = Login::Needed;
+                self.authenticate(at, &mut until).await?;
+                self.post(at, path, body.clone(), until).await
+            };
+            let refusal = match asked.await {
+                Ok(answer) => {
+                    self.state().note_answer(at, &answer);
+                    return Ok(answer);
+                }
                 Err(refusal) => refusal,
             };
             self.state().note_refusal(at, &refusal);
@@ -202,26 +216,6 @@ impl EtcdHome {
         let until = Instant::now() + self.attempt;
         let (status, body) = self.send(at, "/metrics", until, None).await.ok()?;
         (status == 200).then(|| String::from_utf8_lossy(&body).into_owned())
-    }
-
-    async fn ask_member(
-        &self,
-        at: usize,
-        path: &str,
-        body: &Bytes,
-        until: &mut Instant,
-    ) -> Result<Answer, Refusal> {
-        self.check_version(at, until).await?;
-        self.authenticate(at, until).await?;
-        let mut answer = self.post(at, path, body.clone(), *until).await;
-        if let Err(Refusal::Token(_)) = answer {
-            self.state().login = Login::Needed;
-            self.authenticate(at, until).await?;
-            answer = self.post(at, path, body.clone(), *until).await;
-        }
-        let answer = answer?;
-        self.state().note_answer(at, &answer);
-        Ok(answer)
     }
 
     /// Checks the version of a member, if that is due. The time for it does not count: the end of the
@@ -344,7 +338,13 @@ impl EtcdHome {
         // It may come back with another version. After a lost answer it is not checked: each attempt
         // would need two answers.
         self.state().members[at].is_checked &= !error.is_connect();
-        self.read_certificates_again();
+        // A certificate may have expired, and there are new files.
+        if uses_tls(&self.access) {
+            match client(&self.access, self.attempt) {
+                Ok(client) => self.state().client = client,
+                Err(error) => warn!(%error, "can't read the certificates for etcd again"),
+            }
+        }
         let reason = TLS.explain(&error, self.access.certificate.is_some());
         if let Some(reason) = reason {
             let text = format!("etcd at {url}: {reason}");
@@ -357,16 +357,6 @@ impl EtcdHome {
             (false, true) => Refusal::Unknown(text),
             (false, false) => Refusal::Cut(text),
         })
-    }
-
-    /// Makes a new client after a failure: a certificate may have expired, and there are new files.
-    fn read_certificates_again(&self) {
-        if uses_tls(&self.access) {
-            match client(&self.access, self.attempt) {
-                Ok(client) => self.state().client = client,
-                Err(error) => warn!(%error, "can't read the certificates for etcd again"),
-            }
-        }
     }
 }
 

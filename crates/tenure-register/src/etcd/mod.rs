@@ -127,7 +127,28 @@ impl EtcdHome {
 
     async fn get(&self, kind: &str, key: &RegisterKey) -> Result<Read, Failure> {
         let answer = self.ask(RANGE, &self.range(kind, key)).await?;
-        read(&answer, &answer.body)
+        read(&answer, &answer.body, None)
+    }
+
+    /// Executes operations without a condition, in as few transactions as etcd permits. Returns the answer
+    /// to each of them.
+    async fn execute(&self, operations: Vec<Value>) -> Result<Vec<Answer>, Failure> {
+        let mut answers = Vec::with_capacity(operations.len());
+        for operations in operations.chunks(MOST_OPERATIONS) {
+            let mut answer = self.ask(TXN, &json!({"success": operations})).await?;
+            let Value::Array(responses) = answer.body["responses"].take() else {
+                continue;
+            };
+            answers.extend(responses.into_iter().map(|body| Answer {
+                identity: answer.identity.clone(),
+                body,
+            }));
+        }
+        if answers.len() == operations.len() {
+            return Ok(answers);
+        }
+        let text = "etcd has not answered all operations of a transaction";
+        Err(Failure::Unknown(text.into()))
     }
 }
 
@@ -142,23 +163,16 @@ fn range_of_prefix(prefix: &str) -> Value {
     json!({"key": STANDARD.encode(prefix), "range_end": STANDARD.encode(end)})
 }
 
-/// Returns a transaction without a condition.
-fn transaction(operations: impl IntoIterator<Item = Value>) -> Value {
-    json!({"success": Value::from_iter(operations)})
-}
-
 /// Returns the first key in the answer to a range request.
-fn read(answer: &Answer, range: &Value) -> Result<Read, Failure> {
+fn read(answer: &Answer, range: &Value, known: Option<&Version>) -> Result<Read, Failure> {
     let identity = answer.identity.clone();
     let found = &range["kvs"][0];
     if found.is_null() {
         return Ok(Read::Absent(identity));
     }
-    Ok(Read::Found {
-        version: Version::new(text(&found["mod_revision"])),
-        value: decoded(&found["value"])?.into(),
-        identity,
-    })
+    let version = Version::new(text(&found["mod_revision"]));
+    let value = decoded(&found["value"])?.into();
+    Ok(Read::found(version, value, identity, known))
 }
 
 fn decoded(base64: &Value) -> Result<Vec<u8>, Failure> {
@@ -169,12 +183,8 @@ fn decoded(base64: &Value) -> Result<Vec<u8>, Failure> {
 #[async_trait]
 impl Register for EtcdHome {
     async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
-        Ok(match self.get(REGISTER, key).await? {
-            Read::Found {
-                version, identity, ..
-            } if Some(&version) == known => Read::Unchanged(identity),
-            read => read,
-        })
+        let answer = self.ask(RANGE, &self.range(REGISTER, key)).await?;
+        read(&answer, &answer.body, known)
     }
 
     async fn replace(
@@ -226,7 +236,8 @@ impl Register for EtcdHome {
             Ok(answer) => answer,
         };
         if answer.body["succeeded"] != true {
-            let found = read(&answer, &answer.body["responses"][0]["response_range"])?;
+            let range = &answer.body["responses"][0]["response_range"];
+            let found = read(&answer, range, None)?;
             let shown = || Failure::Unknown("etcd refuses the revision that it shows".into());
             return Replaced::refused(found, expected, &value).ok_or_else(shown);
         }
@@ -243,8 +254,8 @@ impl Register for EtcdHome {
         check_size(name, &content)?;
         let mut put = self.range(FILE, name);
         put["value"] = STANDARD.encode(content).into();
-        let request = transaction([json!({"request_put": put})]);
-        self.ask(TXN, &request).await.map(drop)
+        let put = json!({"request_put": put});
+        self.execute(vec![put]).await.map(drop)
     }
 
     async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure> {
@@ -252,12 +263,9 @@ impl Register for EtcdHome {
     }
 
     async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure> {
-        for names in names.chunks(MOST_OPERATIONS) {
-            let keys = names.iter().map(|name| self.range(FILE, name));
-            let deletions = keys.map(|key| json!({"request_delete_range": key}));
-            self.ask(TXN, &transaction(deletions)).await?;
-        }
-        Ok(())
+        let keys = names.iter().map(|name| self.range(FILE, name));
+        let deletions = keys.map(|key| json!({"request_delete_range": key}));
+        self.execute(deletions.collect()).await.map(drop)
     }
 
     async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure> {
@@ -273,23 +281,13 @@ impl Register for EtcdHome {
         Ok(names.collect())
     }
 
-    /// Reads in one transaction as many as etcd permits.
     async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
-        let mut reads = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(MOST_OPERATIONS) {
-            let ranges = keys.iter().map(|key| self.range(REGISTER, key));
-            let ranges = ranges.map(|range| json!({"request_range": range}));
-            let answer = self.ask(TXN, &transaction(ranges)).await?;
-            let responses = answer.body["responses"].as_array();
-            let Some(responses) = responses.filter(|found| found.len() == keys.len()) else {
-                let text = "etcd has not answered all reads of a transaction";
-                return Err(Failure::Unknown(text.into()));
-            };
-            for response in responses {
-                reads.push(read(&answer, &response["response_range"])?);
-            }
-        }
-        Ok(reads)
+        let ranges = keys.iter().map(|key| self.range(REGISTER, key));
+        let reads = ranges.map(|range| json!({"request_range": range}));
+        let answers = self.execute(reads.collect()).await?;
+        let answers = answers.iter();
+        let reads = answers.map(|answer| read(answer, &answer.body["response_range"], None));
+        reads.collect()
     }
 
     async fn maintain(&self) {

@@ -67,12 +67,12 @@ pub struct PostgresHome {
 }
 
 /// The periodic work and its results.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Upkeep {
     /// The version of the server that was connected last, as a number: 150018 is 15.18.
     version: Option<u32>,
-    /// The standbys are checked at this time.
-    check_at: Instant,
+    /// The standbys are checked at this time; `None` for now.
+    check_at: Option<Instant>,
     /// The warning about the standbys.
     warning: Option<String>,
 }
@@ -172,11 +172,7 @@ impl PostgresHome {
             permits: Semaphore::new(MOST_CONNECTIONS),
             idle: Mutex::default(),
             first: AtomicUsize::new(0),
-            upkeep: Mutex::new(Upkeep {
-                version: None,
-                check_at: Instant::now(),
-                warning: None,
-            }),
+            upkeep: Mutex::default(),
         })
     }
 
@@ -236,11 +232,10 @@ fn read(row: &Row) -> Result<Read, Failure> {
     Ok(match (column::<Option<&str>>(row, 1)?, value) {
         (None, _) => Read::Absent(identity),
         (Some(_), None) => Read::Unchanged(identity),
-        (Some(version), Some(value)) => Read::Found {
-            version: Version::new(version),
-            value: Bytes::copy_from_slice(value),
-            identity,
-        },
+        (Some(version), Some(value)) => {
+            let value = Bytes::copy_from_slice(value);
+            Read::found(Version::new(version), value, identity, None)
+        }
     })
 }
 
@@ -329,10 +324,10 @@ impl Register for PostgresHome {
     /// Checks that a fail-over which is declared lossless can be so.
     async fn maintain(&self) {
         let now = Instant::now();
-        if self.access.failover == Failover::None || now < lock(&self.upkeep).check_at {
+        if self.access.failover == Failover::None || Some(now) < lock(&self.upkeep).check_at {
             return;
         }
-        lock(&self.upkeep).check_at = now + CHECK_EVERY;
+        lock(&self.upkeep).check_at = Some(now + CHECK_EVERY);
         let rows = self.query(STANDBYS, &[]).await;
         let found = rows.and_then(|rows| column::<bool>(first(&rows)?, 0));
         // Without an answer nothing is known.
