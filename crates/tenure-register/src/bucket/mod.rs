@@ -271,8 +271,8 @@ impl BucketHome {
 fn is_other_hash(version: &Version, value: &Bytes) -> bool {
     let digits = version.as_str().trim_matches('"');
     let hash = u128::from_str_radix(digits, 16).ok();
+    let hash = hash.filter(|_| digits.len() == 32);
     hash.is_some_and(|hash| hash != u128::from_be_bytes(Md5::digest(value).into()))
-        && digits.len() == 32
 }
 
 /// Whether an object is missing because there is no bucket.

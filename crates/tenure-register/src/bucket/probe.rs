@@ -66,7 +66,7 @@ impl BucketHome {
         // Without conditions all writes of a race are done.
         let is_conditional = problems.is_empty();
         let last = late.map(|version| (version, "4".into()));
-        if shown != last.or(second.map(|version| (version, "3".into()))) {
+        if shown != last.or_else(|| second.map(|version| (version, "3".into()))) {
             problems.push("a read does not show the last write");
         }
         if created.is_some() {

@@ -15,7 +15,7 @@ use super::upkeep::Upkeep;
 use super::version::Version;
 use super::{EtcdAccess, EtcdHome};
 use crate::tls::{self, Tls, TlsCheck, TlsNames};
-use crate::{Failure, HomeUrl, Identity, causes, note_warning};
+use crate::{Failure, HomeUrl, Identity, causes, lock, note_warning};
 
 /// The time in which a refused password is not sent again. etcd needs much processor time to check
 /// a password.
@@ -174,7 +174,7 @@ impl EtcdHome {
         let mut until = Instant::now() + self.attempt;
         let mut refused = None;
         for _ in 0..self.access.endpoints.len() {
-            let at = self.state().current;
+            let at = lock(&self.state).current;
             let asked = async {
                 self.check_version(at, &mut until).await?;
                 self.authenticate(at, &mut until).await?;
@@ -182,18 +182,18 @@ impl EtcdHome {
                 if !matches!(answer, Err(Refusal::Token(_))) {
                     return answer;
                 }
-                self.state().login = Login::Needed;
+                lock(&self.state).login = Login::Needed;
                 self.authenticate(at, &mut until).await?;
                 self.post(at, path, body.clone(), until).await
             };
             let refusal = match asked.await {
                 Ok(answer) => {
-                    self.state().note_answer(at, &answer);
+                    lock(&self.state).note_answer(at, &answer);
                     return Ok(answer);
                 }
                 Err(refusal) => refusal,
             };
-            self.state().note_refusal(at, &refusal);
+            lock(&self.state).note_refusal(at, &refusal);
             match refusal {
                 Refusal::Refused(failure) => return Err(failure),
                 Refusal::Unknown(text) | Refusal::Cut(text) => return Err(Failure::Unknown(text)),
@@ -212,7 +212,7 @@ impl EtcdHome {
 
     /// Reads etcd's metrics from the current member.
     pub(super) async fn metrics(&self) -> Option<String> {
-        let at = self.state().current;
+        let at = lock(&self.state).current;
         let until = Instant::now() + self.attempt;
         let (status, body) = self.send(at, "/metrics", until, None).await.ok()?;
         (status == 200).then(|| String::from_utf8_lossy(&body).into_owned())
@@ -222,13 +222,13 @@ impl EtcdHome {
     /// attempt moves to a later time, or a member that takes more than half an attempt for each answer
     /// could never be used again after one that came too late.
     async fn check_version(&self, at: usize, until: &mut Instant) -> Result<(), Refusal> {
-        if self.state().members[at].is_checked {
+        if lock(&self.state).members[at].is_checked {
             return Ok(());
         }
         let began = Instant::now();
         let (_, body) = self.send(at, "/version", *until, None).await?;
         *until += began.elapsed();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         // A proxy may hide the version.
         if let Some(version) = Version::read(&body) {
             state.version = Some(version.to_string().into());
@@ -247,7 +247,7 @@ impl EtcdHome {
             return Ok(());
         };
         let now = Instant::now();
-        match &self.state().login {
+        match &lock(&self.state).login {
             Login::Token(_) | Login::Open => return Ok(()),
             Login::Refused(failure, until) if now < *until => {
                 return Err(Refusal::Refused(failure.clone()));
@@ -281,7 +281,7 @@ impl EtcdHome {
             }
             Err(refusal) => return Err(refusal),
         };
-        self.state().login = login;
+        lock(&self.state).login = login;
         outcome
     }
 
@@ -313,7 +313,7 @@ impl EtcdHome {
     ) -> Result<(u16, Bytes), Refusal> {
         let url = &self.access.endpoints[at];
         let request = {
-            let State { client, login, .. } = &*self.state();
+            let State { client, login, .. } = &*lock(&self.state);
             let target = format!("{url}{path}");
             match (body, login) {
                 (None, _) => client.get(target),
@@ -337,11 +337,11 @@ impl EtcdHome {
         };
         // It may come back with another version. After a lost answer it is not checked: each attempt
         // would need two answers.
-        self.state().members[at].is_checked &= !error.is_connect();
+        lock(&self.state).members[at].is_checked &= !error.is_connect();
         // A certificate may have expired, and there are new files.
         if uses_tls(&self.access) {
             match client(&self.access, self.attempt) {
-                Ok(client) => self.state().client = client,
+                Ok(client) => lock(&self.state).client = client,
                 Err(error) => warn!(%error, "can't read the certificates for etcd again"),
             }
         }
@@ -399,13 +399,12 @@ fn uses_tls(access: &EtcdAccess) -> bool {
 
 /// Returns the cause that says most, and what to do about it if that is known.
 fn innermost_cause(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
-        return "no answer in time".to_owned();
-    }
     let cause = causes(error).last().map(ToString::to_string);
-    let cause = cause.unwrap_or_default();
-    match cause.contains("InvalidContentType") {
-        true => cause + ": it does not use TLS, write etcd:// in home",
-        false => cause,
+    match cause.unwrap_or_default() {
+        _ if error.is_timeout() => "no answer in time".into(),
+        cause if cause.contains("InvalidContentType") => {
+            cause + ": it does not use TLS, write etcd:// in home"
+        }
+        cause => cause,
     }
 }

@@ -13,7 +13,7 @@ mod version;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -116,10 +116,6 @@ impl EtcdHome {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
     /// Returns the request that reads a key.
     fn range(&self, kind: &str, key: &RegisterKey) -> Value {
         json!({"key": STANDARD.encode(format!("{}{kind}/{key}", self.access.prefix))})
@@ -197,7 +193,7 @@ impl Register for EtcdHome {
         // The identity is no part of the condition. So it is read first, unless the last answer has shown it.
         // After a failure this read also shows the outcome, however often answers to replaces are lost.
         let is_known = {
-            let state = self.state();
+            let state = lock(&self.state);
             state.identity.as_ref() == Some(&expected.identity) && !state.has_failed
         };
         if !is_known {
@@ -206,7 +202,7 @@ impl Register for EtcdHome {
                 Err(Failure::Unknown(_)) => self.get(REGISTER, key).await?,
                 found => found?,
             };
-            self.state().has_failed = false;
+            lock(&self.state).has_failed = false;
             if let Some(replaced) = Replaced::refused(found, expected, &value) {
                 return Ok(replaced);
             }
@@ -230,7 +226,7 @@ impl Register for EtcdHome {
                 return Replaced::refused(found, expected, &value).ok_or(Failure::Full(text));
             }
             Err(failure) => {
-                self.state().has_failed = true;
+                lock(&self.state).has_failed = true;
                 return Err(failure);
             }
             Ok(answer) => answer,
@@ -295,7 +291,7 @@ impl Register for EtcdHome {
     }
 
     fn facts(&self) -> HomeFacts {
-        let state = self.state();
+        let state = lock(&self.state);
         HomeFacts {
             version: state.version.clone(),
             warnings: state.warnings().cloned().collect(),

@@ -7,7 +7,7 @@ use tracing::{debug, warn};
 
 use super::gateway::State;
 use super::{Compaction, EtcdHome, range_of_prefix};
-use crate::{Failure, HomeFacts, note_warning};
+use crate::{Failure, HomeFacts, lock, note_warning};
 
 /// The interval of automatic compactions, and the age of the revisions that they keep.
 const COMPACT_EVERY: Duration = Duration::from_secs(300);
@@ -43,19 +43,19 @@ impl EtcdHome {
         let (watches, due) = {
             let State {
                 upkeep, revision, ..
-            } = &mut *self.state();
+            } = &mut *lock(&self.state);
             let due = upkeep.revision_to_compact(self.access.compact, *revision, now);
             (Some(now) >= upkeep.watch_at, due)
         };
         if watches {
-            self.state().check_version_again();
+            lock(&self.state).check_version_again();
             let size = self.metrics().await.as_deref().and_then(size_of);
             let size = size.unwrap_or_default();
-            self.state().upkeep.note_size(size, now);
+            lock(&self.state).upkeep.note_size(size, now);
         }
         if let Some(revision) = due {
             match self.compact(revision).await {
-                Ok(warning) => note_warning(&mut self.state().upkeep.warning, warning),
+                Ok(warning) => note_warning(&mut lock(&self.state).upkeep.warning, warning),
                 // Another program may have compacted it.
                 Err(error) => debug!(%error, "etcd was not compacted"),
             }

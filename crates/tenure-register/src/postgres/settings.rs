@@ -61,11 +61,12 @@ impl Settings {
         let mut take = |key: &str| settings.remove(key);
         // The home has read these.
         let _ = (take("schema"), take("failover"));
-        let (hosts, ports, mode) = (take("host"), take("port"), take("sslmode"));
+        let hosts = take("host").unwrap_or_default();
+        let ports = take("port").unwrap_or_else(|| "5432".into());
+        let mode = take("sslmode");
         // Each new connection asks the server whether it accepts writes.
-        if take("target_session_attrs")
-            .is_some_and(|it| !["any", "primary", "read-write"].contains(&&*it))
-        {
+        let server = take("target_session_attrs").unwrap_or_else(|| "any".into());
+        if !["any", "primary", "read-write"].contains(&&*server) {
             let right = "read-write: the log is written";
             return Err(invalid("target_session_attrs", right));
         }
@@ -82,10 +83,6 @@ impl Settings {
         let folder = variable("HOME").unwrap_or_default();
         let passwords = path("passfile")?.unwrap_or_else(|| Path::new(&folder).join(".pgpass"));
 
-        let (hosts, ports) = (
-            hosts.unwrap_or_default(),
-            ports.as_deref().unwrap_or("5432"),
-        );
         let hosts: Vec<&str> = hosts.split(',').collect();
         if hosts.contains(&"") {
             return Err(format!("host is missing; {EXAMPLE}"));
@@ -121,7 +118,7 @@ impl Settings {
             return Err(format!("user is missing; {EXAMPLE}"));
         }
         Ok(Self {
-            servers: servers(&hosts, ports, &config, &passwords)?,
+            servers: servers(&hosts, &ports, &config, &passwords)?,
             tls: Tls {
                 names: &TLS,
                 authorities,
