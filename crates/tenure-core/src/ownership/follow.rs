@@ -22,21 +22,12 @@ pub(super) struct View {
     older_since: Option<Instant>,
 }
 
-/// The source of an observation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    /// A read, which may be stale.
-    Read,
-    /// A refused append, which shows the current tail.
-    Append,
-}
-
 /// The relation of an observation to the known tail.
 enum Relation {
     /// There is no tail, and there was none before.
     Empty,
     Newer(Tail),
-    Same(Refusal),
+    Same,
     /// An earlier tail of the chain, or none.
     Older(Refusal),
     /// Not a tail of the chain.
@@ -77,12 +68,12 @@ impl View {
         self.refusal = None;
     }
 
-    /// Notes an answer that arrived at `now`.
+    /// Notes an answer that arrived at `now`, to a read or to an append. Each may be stale: a former primary
+    /// of the home also answers appends, until its connections end.
     pub(super) fn see(
         &mut self,
         now: Instant,
         observation: Observation,
-        source: Source,
         timings: &OwnershipTimings,
     ) {
         if now.since(self.answered) > timings.settle() {
@@ -93,30 +84,29 @@ impl View {
         if matches!(self.refusal, Some(Refusal::WentBack { .. })) {
             return;
         }
-        match (self.relation(observation), source) {
-            (Relation::Empty, _) => {
+        match self.relation(observation) {
+            Relation::Empty => {
                 self.empty = Some(observation.home);
                 self.accept(now);
             }
-            (Relation::Newer(tail), _) => {
+            Relation::Newer(tail) => {
                 // Argument 4: T counts from the arrival of the first answer with this tail. Later
                 // answers with the same tail do not change the instant.
                 self.known = Some((tail, now));
                 self.accept(now);
             }
-            (Relation::Same(_), Source::Read) => self.accept(now),
-            (Relation::Older(refusal), Source::Read) => {
+            Relation::Same => self.accept(now),
+            Relation::Older(refusal) => {
                 let since = *self.older_since.get_or_insert(now);
                 if now.since(since) < timings.ownership() {
-                    // Argument 8: the read is stale. It says nothing about the known tail, and the
+                    // Argument 8: the answer is stale. It says nothing about the known tail, and the
                     // service refuses a take-over if the known tail is no longer current.
                     self.answering_since.get_or_insert(now);
                 } else {
                     self.refuse(refusal);
                 }
             }
-            (Relation::Same(refusal) | Relation::Older(refusal), Source::Append)
-            | (Relation::Foreign(refusal), _) => self.refuse(refusal),
+            Relation::Foreign(refusal) => self.refuse(refusal),
         }
     }
 
@@ -155,7 +145,7 @@ impl View {
             return Relation::Older(refusal);
         };
         if tail == known {
-            return Relation::Same(refusal);
+            return Relation::Same;
         }
         // Argument 1: in one chain each append adds one to the sequence, the generation never
         // decreases, and each generation has one owner.

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::follow::{Source, View};
+use super::follow::View;
 use super::own::{Attempt, Owned};
 use super::{
     AppendOutcome, Found, Look, Observation, OwnerId, OwnershipOutput, OwnershipRole,
@@ -81,7 +81,7 @@ impl Ownership {
         self.next_read = Read::At(now.max(sent + self.timings.poll()));
         match look {
             Look::Failed => self.view.fail(),
-            Look::Found(observation) => self.see(now, observation, Source::Read),
+            Look::Found(observation) => self.see(now, observation),
         }
         self.handle_timeout(now);
     }
@@ -388,18 +388,19 @@ impl Ownership {
         if self.owned.take().is_some() {
             self.outputs.push_back(OwnershipOutput::Deposed);
         }
-        self.see(now, observation, Source::Append);
-        if self.view.known().is_none() {
-            // The service has refused the first tail, and shows an empty log.
+        let known = self.view.known();
+        self.see(now, observation);
+        if self.view.known() == known {
+            // The answer may be stale, so a read comes before the next attempt.
             self.view.fail();
         }
         self.next_read = Read::At(now + self.timings.poll());
     }
 
     /// Notes an answer of the service.
-    fn see(&mut self, now: Instant, observation: Observation, source: Source) {
+    fn see(&mut self, now: Instant, observation: Observation) {
         let before = self.view.refusal();
-        self.view.see(now, observation, source, &self.timings);
+        self.view.see(now, observation, &self.timings);
         if let Some(refusal) = self.view.refusal()
             && before != Some(refusal)
         {

@@ -41,10 +41,11 @@ pub enum AppendOutcome {
     /// The append was not applied and never will be, for another reason than another entry. The owner
     /// may undo its batch and go on.
     Refused,
-    /// Another tail than the expected one stands in the log: this one, which must be current and
-    /// durable. The attempt was not applied. The append belongs to an ownership that is over, and
-    /// may have been applied before. So its batch must be neither acknowledged nor undone: the
-    /// content in memory is to be dropped.
+    /// Another tail than the expected one stands in the log. The attempt was not applied. The ownership of
+    /// the append is over, and an earlier attempt may have been applied. So its batch must be neither
+    /// acknowledged nor undone: the content in memory is to be dropped. If the tail is an older one, the
+    /// answer may be stale, so the server follows again, and refuses only if older tails are all that it
+    /// sees for T.
     Superseded(Observation),
     /// The append may have been applied, or may be applied later. Every outcome that is not definite
     /// is unknown: timeouts, closed connections, unexpected errors. The machine asks for the same

@@ -36,8 +36,7 @@ pub enum Blocked {
     Behind,
     /// [`LogRing::needs_base`]: the append is [`AppendOutcome::Refused`].
     NeedsBase,
-    /// An entry that this server knows is not in its slot any more, or the slot of the next entry was
-    /// deleted: [`AppendOutcome::Superseded`] with this observation.
+    /// An entry that this server knows is not in its slot, or the slot of the next entry was deleted: [`AppendOutcome::Superseded`] with this observation.
     Moved(Observation),
 }
 
@@ -237,10 +236,14 @@ impl<V: Clone + Eq> LogRing<V> {
             SlotRead::Found(slot) if slot.entry.header.sequence > entry.entry.header.sequence => {
                 Some(Found::Tail(slot.entry.header))
             }
-            SlotRead::Found(_) | SlotRead::Absent => Some(Found::Unusable(Refusal::WentBack {
-                known: self.tail().unwrap_or(entry).entry.header,
-                found: None,
-            })),
+            SlotRead::Found(slot) if slot.entry.header.sequence == entry.entry.header.sequence => {
+                Some(self.forked(slot.entry.header))
+            }
+            // The read is stale, or the home lost the entry: the chain ends before it.
+            SlotRead::Found(_) | SlotRead::Absent => {
+                let before = self.entry(entry.entry.header.sequence - 1);
+                Some(before.map_or(Found::Empty, |it| Found::Tail(it.entry.header)))
+            }
             SlotRead::Unreadable(refusal) => Some(Found::Unusable(refusal)),
         }
     }

@@ -39,11 +39,13 @@
 //! 9. **A read proves nothing.** A stale read can only make a write fail. But a home that lost its
 //!    last entries still has the slot of the next one as it was: an owner goes on in later slots, and
 //!    a server that starts meanwhile follows the older tail and does not see them. So a server reads
-//!    the slots of all entries that it knows before it takes over, and refuses if one is not there. An
-//!    owner reads its entries in each poll (T/12), before an append: all since the last of these
-//!    reads, with the tail of that time. If the home lost entries in between, then it lost one of
-//!    these. The last append without such a read was sent less than T/12 after the loss, so the owner
-//!    stops less than T/12 + 5/6 T after it. The server that started takes over T after it or later.
+//!    the slots of all entries that it knows before it takes over. An owner reads its entries in each
+//!    poll (T/12), before an append: all since the last of these reads, with the tail of that time. If
+//!    the home lost entries in between, then it lost one of these. A server that does not see one of
+//!    them stops at once and follows, because this read may be stale, too. It refuses if it sees
+//!    nothing newer for T. The last append without such a read was sent less than T/12 after the loss,
+//!    so the owner stops less than T/12 + 5/6 T after it. The server that started takes over T after
+//!    it or later.
 //! 10. The next owner counts all leases as renewed from a moment after the answer to its take-over.
 //! 11. With worse clocks, or after a pause longer than the ownership duration, 1 to 3 and 5 to 9
 //!     still hold: epochs increase, and receivers refuse stale writes.

@@ -135,7 +135,7 @@ impl<V: Clone + Eq> LogRing<V> {
     }
 
     /// The log has an entry that does not follow the server's own tail.
-    fn forked(&self, found: crate::ownership::Tail) -> Found {
+    pub(super) fn forked(&self, found: crate::ownership::Tail) -> Found {
         self.tail().map_or(Found::Empty, |known| {
             Found::Unusable(Refusal::WentBack {
                 known: known.entry.header,

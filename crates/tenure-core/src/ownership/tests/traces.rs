@@ -555,21 +555,37 @@ fn another_service_is_refused_even_if_its_log_is_empty() {
 }
 
 #[test]
-fn an_owner_whose_append_meets_an_older_tail_refuses_at_once() {
-    let mut machine = active();
-    assert!(machine.append(at(1)).is_some());
-    assert_eq!(
-        machine.handle_appended(at(1), AppendOutcome::Committed),
-        AppendOutcome::Committed
-    );
-    machine.handle_timeout(at(3));
-    outputs(&mut machine);
-    assert!(matches!(
-        machine.handle_appended(at(3), refused(mine(1, 1))),
-        AppendOutcome::Superseded(_)
-    ));
-    let outputs = outputs(&mut machine);
-    let [OwnershipOutput::Deposed, OwnershipOutput::Refuses(refusal)] = outputs[..] else {
+fn an_owner_that_meets_an_older_tail_follows_again_and_refuses_after_t() {
+    let met = || {
+        let mut machine = active();
+        assert!(machine.append(at(1)).is_some());
+        assert_eq!(
+            machine.handle_appended(at(1), AppendOutcome::Committed),
+            AppendOutcome::Committed
+        );
+        machine.handle_timeout(at(3));
+        outputs(&mut machine);
+        assert!(matches!(
+            machine.handle_appended(at(3), refused(mine(1, 1))),
+            AppendOutcome::Superseded(_)
+        ));
+        assert_eq!(outputs(&mut machine), [OwnershipOutput::Deposed]);
+        assert_eq!(machine.serves_until(), None);
+        assert_eq!(machine.role(at(3)), OwnershipRole::Following);
+        machine
+    };
+    // The answer was stale. Nobody has taken over for T since the server's last append.
+    let mut machine = met();
+    assert_eq!(follow(&mut machine, 4, 12, look(mine(1, 2))), []);
+    let taken = follow(&mut machine, 13, 13, look(mine(1, 2)));
+    assert_eq!(taken, [OwnershipOutput::Append(mine(2, 3))]);
+    // The home lost the entry.
+    let mut machine = met();
+    let taken = follow(&mut machine, 4, 13, look(mine(1, 1)));
+    assert_eq!(taken, [OwnershipOutput::Append(mine(2, 3))]);
+    let _ = machine.handle_appended(at(13), refused(mine(1, 1)));
+    let outputs = follow(&mut machine, 14, 15, look(mine(1, 1)));
+    let [OwnershipOutput::Refuses(refusal)] = outputs[..] else {
         panic!("{outputs:?}");
     };
     assert_eq!(
@@ -577,8 +593,7 @@ fn an_owner_whose_append_meets_an_older_tail_refuses_at_once() {
         "generation 1, sequence 2 was here and now it is generation 1, sequence 1: the home \
          lost what it acknowledged"
     );
-    assert_eq!(machine.role(at(3)), OwnershipRole::Refusing);
-    assert_eq!(machine.serves_until(), None);
+    assert_eq!(machine.role(at(15)), OwnershipRole::Refusing);
 }
 
 #[test]
@@ -590,11 +605,15 @@ fn a_read_that_shows_an_older_tail_is_stale_unless_it_does_so_for_t() {
     assert_eq!(machine.known(), Some(tail(3, 30)));
     assert_eq!(follow(&mut machine, 6, 6, look(tail(3, 31))), []);
     assert_eq!(follow(&mut machine, 7, 17, look(tail(3, 30))), []);
-    // The tail did not change for T, so the machine tries, and learns the truth.
+    // The tail did not change for T, so the machine tries.
     let taken = follow(&mut machine, 18, 18, look(tail(3, 30)));
     assert_eq!(taken, [OwnershipOutput::Append(mine(4, 32))]);
     let lost = machine.handle_appended(at(18), refused(tail(3, 30)));
     assert!(matches!(lost, AppendOutcome::Superseded(_)));
+    assert_eq!(outputs(&mut machine), []);
+    machine.handle_timeout(at(19));
+    assert_eq!(outputs(&mut machine), [OwnershipOutput::Look]);
+    machine.handle_tail(at(19), look(tail(3, 30)));
     let refusal = Refusal::WentBack {
         known: tail(3, 31),
         found: Some(tail(3, 30)),

@@ -166,22 +166,24 @@ fn a_home_that_lost_its_last_entry_is_refused_before_a_take_over() {
     };
     let newer = Blocked::Moved(observation(Found::Tail(header(36))));
     assert_eq!(blocked(SlotRead::Found(slot(36, 30))), Some(newer));
-    let went_back = Blocked::Moved(unusable(Refusal::WentBack {
+    let older = |sequence| Blocked::Moved(observation(Found::Tail(header(sequence))));
+    assert_eq!(blocked(SlotRead::Absent), Some(older(19)));
+    assert_eq!(blocked(SlotRead::Found(slot(4, 0))), Some(older(19)));
+    let other = Slot {
+        checksum: Checksum(99),
+        ..slot(20, 10)
+    };
+    let forked = Blocked::Moved(unusable(Refusal::WentBack {
         known: header(20),
-        found: None,
+        found: Some(header(20)),
     }));
-    assert_eq!(blocked(SlotRead::Absent), Some(went_back));
-    assert_eq!(blocked(SlotRead::Found(slot(4, 0))), Some(went_back));
+    assert_eq!(blocked(SlotRead::Found(other)), Some(forked));
     assert_eq!(blocked(SlotRead::Found(slot(20, 10))), None);
     // Entry 19 is lost, and entry 20 was written after that.
     let mut reads = unchanged(15);
     reads[13] = SlotRead::Absent;
     let append = loaded(20, 10).append(NOW, take_over(20), reads, None, SEAL);
-    let lost = Refusal::WentBack {
-        known: header(20),
-        found: None,
-    };
-    assert_eq!(append, Err(Blocked::Moved(unusable(lost))));
+    assert_eq!(append, Err(older(18)));
     let unread = ring.append(NOW, take_over(20), vec![], None, SEAL);
     assert_eq!(unread, Err(Blocked::Behind));
 }
@@ -204,12 +206,9 @@ fn an_owner_reads_all_that_it_appended_since_the_last_read() {
     let mut append = |reads: &[_]| ring.append(late, header, reads.to_vec(), None, SEAL).err();
     assert_eq!(append(&[there(1), there(2)]), Some(Blocked::Behind));
     // The home lost entry 2, and then the owner appended entry 3.
-    let went_back = Blocked::Moved(unusable(Refusal::WentBack {
-        known: slot(3, 0).entry.header,
-        found: None,
-    }));
+    let older = Blocked::Moved(observation(Found::Tail(slot(1, 0).entry.header)));
     let lost = [there(1), SlotRead::Absent, there(3)];
-    assert_eq!(append(&lost), Some(went_back));
+    assert_eq!(append(&lost), Some(older));
     assert_eq!(append(&[there(1), there(2), there(3)]), None);
     assert!(ring.unverified(late, &header).is_empty());
     assert_eq!(ring.unverified(late + VERIFY, &header), 3..4);

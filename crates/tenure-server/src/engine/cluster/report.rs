@@ -78,8 +78,10 @@ impl ClusterLog {
     /// Reports that another entry than that of this owner stands in the log.
     pub(super) fn deposed(&self) {
         match self.ring.tail() {
-            // The entry that was found is not one of the log; a refusal says more.
-            Some(value) if value.tail.owner == self.owner => warn!("deposed; following"),
+            // The home shows an older log, or none: a refusal says more, if it lasts.
+            Some(value) if value.tail.owner == self.owner => {
+                warn!("deposed: the home does not show the last entry of this server; following");
+            }
             _ => warn!("deposed: {}; following", self.owner_text()),
         }
     }

@@ -151,7 +151,7 @@ fn an_entry_that_does_not_follow_is_refused() {
 
 #[test]
 fn a_log_that_went_back_is_named_once_with_both_positions() {
-    let (home, server, mut owner) = used(300);
+    let (home, mut server, mut owner) = used(300);
     let before = tail_of(&home);
     owner.write().unwrap();
     let mut standby = Server::new("standby", &home);
@@ -161,12 +161,14 @@ fn a_log_that_went_back_is_named_once_with_both_positions() {
     server.advance(T / 6);
     assert!(matches!(owner.write(), Err(AppendError::NotOwner(_))));
     assert!(!server.serving().check());
+    drop(owner);
+    server.stand_by();
+    assert!(server.follow(2 * T).is_none());
     let lines = LogLines::default();
     let _guard = lines.begin();
     assert!(standby.follow(4 * T).is_none());
-    // The slot has the entry of the round before.
-    let text = "generation 1, sequence 301 was here and now it is not: the home lost what it \
-                acknowledged. If a backup was restored there, restart this server. Else stop all servers, \
+    let text = "generation 1, sequence 301 was here and now it is generation 1, sequence 300: the home \
+                lost what it acknowledged. If a backup was restored there, restart this server. Else stop all servers, \
                 then: tenure cluster recover; or restore a backup into another prefix, schema or cluster \
                 name";
     assert_eq!(server.refusal(), text);
@@ -185,7 +187,7 @@ fn a_log_that_went_back_is_named_once_with_both_positions() {
 
 #[test]
 fn an_owner_that_goes_on_after_an_entry_was_lost_stops_within_a_poll() {
-    let (home, server, mut owner) = used(30);
+    let (home, mut server, mut owner) = used(30);
     home.memory.go_back(1);
     // The slot of the next entry is as it was.
     owner.write().unwrap();
@@ -193,11 +195,34 @@ fn an_owner_that_goes_on_after_an_entry_was_lost_stops_within_a_poll() {
     server.advance(T / 12);
     assert!(matches!(owner.write(), Err(AppendError::NotOwner(_))));
     assert!(!server.serving().check());
+    drop(owner);
+    server.stand_by();
+    assert!(server.follow(2 * T).is_none());
     assert!(
-        server
-            .refusal()
-            .contains("the home lost what it acknowledged")
+        server.refusal().contains("slot 30 was deleted"),
+        "{}",
+        server.refusal()
     );
+}
+
+#[test]
+fn an_owner_that_is_shown_an_older_log_once_owns_it_again() {
+    for lasts in [T / 12, T / 2] {
+        let (home, mut server, mut owner) = used(30);
+        let former = home.memory.copied();
+        owner.write().unwrap();
+        server.advance(T / 12);
+        server.reached.read_from(Some(former));
+        assert!(matches!(owner.write(), Err(AppendError::NotOwner(_))));
+        assert!(!server.serving().check());
+        drop(owner);
+        server.stand_by();
+        assert!(server.follow(lasts).is_none());
+        server.reached.read_from(None);
+        let owner = server.follow(2 * T).expect("an owner");
+        assert_eq!(owner.loaded.leases.len(), 30);
+        assert_eq!(owner.generation, 2);
+    }
 }
 
 #[test]

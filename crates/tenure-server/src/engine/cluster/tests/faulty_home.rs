@@ -59,6 +59,8 @@ struct Faults {
     /// The clock of the server, and the nanoseconds by which each request advances it.
     slow: Option<(Arc<AtomicU64>, u64)>,
     facts: HomeFacts,
+    /// A former primary, which answers the reads of registers.
+    former: Option<MemoryHome>,
     /// The number of requests.
     count: usize,
     before_each: Option<BeforeEach>,
@@ -129,6 +131,16 @@ impl FaultyHome {
     /// Returns whether a replace has not met its fault yet.
     pub(crate) fn has_planned_faults(&self) -> bool {
         !self.lock().replaces.is_empty()
+    }
+
+    /// Lets a former primary answer all reads of registers, or the home itself again.
+    pub(crate) fn read_from(&self, former: Option<MemoryHome>) {
+        self.lock().former = former;
+    }
+
+    fn readable(&self) -> MemoryHome {
+        let former = self.lock().former.clone();
+        former.unwrap_or_else(|| self.memory.clone())
     }
 
     /// Lets each request advance this clock.
@@ -204,7 +216,7 @@ impl Fault {
 #[async_trait]
 impl Register for FaultyHome {
     async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
-        self.request(Request::Read, self.memory.read(key, known))
+        self.request(Request::Read, self.readable().read(key, known))
             .await
     }
 
@@ -251,7 +263,7 @@ impl Register for FaultyHome {
     async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
         // A bucket is asked for each of them.
         self.lock().count += keys.len() - 1;
-        self.request(Request::Read, self.memory.read_many(keys))
+        self.request(Request::Read, self.readable().read_many(keys))
             .await
     }
 
