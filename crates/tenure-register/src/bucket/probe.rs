@@ -48,8 +48,8 @@ impl BucketHome {
         let second = self.write(one, current.as_ref(), "3").await?;
         let late = self.write(one, current.as_ref(), "4").await?;
         let shown = match self.get(one, None).await? {
-            Read::Found { version, value, .. } => Some((version, value)),
-            _ => None,
+            Read::Found { version, value, .. } => (Some(version), value),
+            _ => (None, Bytes::new()),
         };
         let created = self.write(missing, second.as_ref(), "5").await?;
         let won = self.race(raced, None).await?;
@@ -65,8 +65,11 @@ impl BucketHome {
         }
         // Without conditions all writes of a race are done.
         let is_conditional = problems.is_empty();
-        let last = late.map(|version| (version, "4".into()));
-        if shown != last.or_else(|| second.map(|version| (version, "3".into()))) {
+        let last = match late {
+            None => (second, "3".into()),
+            late => (late, "4".into()),
+        };
+        if shown != last {
             problems.push("a read does not show the last write");
         }
         if created.is_some() {

@@ -189,9 +189,8 @@ fn invalid(key: &str, right: &str) -> String {
     format!("the value of {key} is not valid: use {right}")
 }
 
-/// The settings of the driver that a string can replace, and those that it can't. A connection is given up
-/// after an attempt. So the times only find a peer that is gone while the connection is idle, and end what
-/// is left of a connection in the kernel.
+/// The defaults of the driver's settings. A connection is given up after an attempt. So the times only find
+/// a peer that is gone while the connection is idle, and end what is left of a connection in the kernel.
 const DEFAULTS: &str = "application_name=tenure keepalives_idle=5 keepalives_interval=2 \
     keepalives_retries=3";
 
@@ -207,7 +206,7 @@ fn config_of(
         text = format!("{text} {key}='{value}'");
     }
     let config = text.parse::<Config>();
-    // The text of the error is not shown, in case that it has a part of a password.
+    // The text of the error is not shown: it must not show a part of a password.
     let mut config = config.map_err(|error| match describe(&error) {
         text if text.contains("connect_timeout") => invalid("connect_timeout", "a whole number"),
         _ => invalid("channel_binding", "disable, prefer or require"),
