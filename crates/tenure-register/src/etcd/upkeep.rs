@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tracing::{debug, warn};
 
-use super::gateway::State;
 use super::{Compaction, EtcdHome, range_of_prefix};
 use crate::{Failure, HomeFacts, lock, note_warning};
 
@@ -41,11 +40,10 @@ impl EtcdHome {
     /// Does the work that is due. Without the right to it the work is left to etcd's operator.
     pub(super) async fn maintain_at(&self, now: Instant) {
         let (watches, due) = {
-            let State {
-                upkeep, revision, ..
-            } = &mut *lock(&self.state);
-            let due = upkeep.revision_to_compact(self.access.compact, *revision, now);
-            (Some(now) >= upkeep.watch_at, due)
+            let mut state = lock(&self.state);
+            let (compact, revision) = (self.access.compact, state.revision);
+            let due = state.upkeep.revision_to_compact(compact, revision, now);
+            (Some(now) >= state.upkeep.watch_at, due)
         };
         if watches {
             lock(&self.state).check_version_again();
