@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use tenure_register::Files;
+use tenure_register::Register;
 use tenure_register::bucket::BucketHome;
 use tenure_tests::PATIENCE;
 use tenure_tests::bucket::{ACCESS, Bucket, BucketServer};
@@ -42,7 +42,7 @@ fn check(test: &str, server: BucketServer) {
         for _ in 0..PROBES {
             assert_eq!(homes[0].probe().await, Ok(None));
         }
-        let connections: Vec<&dyn Files> = homes.iter().map(|home| home as _).collect();
+        let connections: Vec<&dyn Register> = homes.iter().map(|home| home as _).collect();
         checks::pass(&connections, "part").await;
     });
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use tenure_core::Instant;
 use tenure_core::ring::{Base, FileId};
-use tenure_register::Files;
+use tenure_register::Register;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -95,7 +95,7 @@ enum Work {
 /// The state of the task.
 #[derive(Debug)]
 struct Writing {
-    home: Arc<dyn Files>,
+    home: Arc<dyn Register>,
     files: LogFiles,
     replica: Replica,
     /// The entries that no named base has.
@@ -115,7 +115,7 @@ struct Writing {
 impl BaseWriter {
     /// Creates the task of a server that has just taken over.
     pub(super) fn create(
-        home: Arc<dyn Files>,
+        home: Arc<dyn Register>,
         files: LogFiles,
         replica: Replica,
         times: FileTimes,

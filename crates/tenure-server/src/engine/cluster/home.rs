@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_register::bucket::BucketHome;
 use tenure_register::etcd::EtcdHome;
 use tenure_register::postgres::PostgresHome;
-use tenure_register::{Failure, Files, RegisterKey};
+use tenure_register::{Failure, Register, RegisterKey};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::config::{ClusterConfig, Home};
@@ -19,7 +19,7 @@ const PROBES: usize = 5;
 /// The home of a cluster's log.
 #[derive(Clone, Debug)]
 pub(crate) struct LogHome {
-    pub(in crate::engine) files: Arc<dyn Files>,
+    pub(in crate::engine) files: Arc<dyn Register>,
     /// The kind of the home, for people, for example `etcd`.
     pub(in crate::engine) kind: &'static str,
     /// The folder of the log in its home.
@@ -59,14 +59,15 @@ impl LogHome {
         match &config.home {
             Home::Etcd(etcd) => {
                 let place = format!("etcd, prefix {}, cluster {name}", etcd.prefix);
-                let open = || Ok(Arc::new(EtcdHome::new(etcd.clone(), attempt)?) as Arc<dyn Files>);
+                let open =
+                    || Ok(Arc::new(EtcdHome::new(etcd.clone(), attempt)?) as Arc<dyn Register>);
                 Self::over("etcd", config, place, open)
             }
             Home::Postgres(postgres) => {
                 let place = format!("PostgreSQL, schema {}, cluster {name}", postgres.schema);
                 let open = || {
                     let home = PostgresHome::new(postgres.clone(), attempt)?;
-                    Ok(Arc::new(home) as Arc<dyn Files>)
+                    Ok(Arc::new(home) as Arc<dyn Register>)
                 };
                 Self::over("PostgreSQL", config, place, open)
             }
@@ -77,7 +78,7 @@ impl LogHome {
                 let open = || {
                     let home = Arc::new(BucketHome::new(bucket, attempt)?);
                     opened = Some(Arc::clone(&home));
-                    Ok(home as Arc<dyn Files>)
+                    Ok(home as Arc<dyn Register>)
                 };
                 let mut home = Self::over("bucket", config, place, open)?;
                 home.bucket = opened;
@@ -91,7 +92,7 @@ impl LogHome {
         kind: &'static str,
         config: &ClusterConfig,
         place: String,
-        open: impl FnOnce() -> Result<Arc<dyn Files>, Failure>,
+        open: impl FnOnce() -> Result<Arc<dyn Register>, Failure>,
     ) -> Result<Self, Failure> {
         let misconfigured = |text: String| Failure::Misconfigured(text);
         let folder: RegisterKey = config
@@ -121,7 +122,7 @@ impl LogHome {
 
     /// A home whose requests a simulation answers.
     #[cfg(feature = "simulation")]
-    pub(super) fn simulated(files: Arc<dyn Files>, config: &ClusterConfig) -> Self {
+    pub(super) fn simulated(files: Arc<dyn Register>, config: &ClusterConfig) -> Self {
         Self {
             files,
             kind: "simulation",

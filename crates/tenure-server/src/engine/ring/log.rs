@@ -13,7 +13,9 @@ use tenure_core::ring::{
     Append, Base, Blocked, Followed, Loaded, LogRing, Pressure, RingLimits, Slot, SlotRead,
     SlotReplaced,
 };
-use tenure_register::{Expected, Failure, Files, Identity, Read, RegisterKey, Replaced, Version};
+use tenure_register::{
+    Expected, Failure, Identity, Read, Register, RegisterKey, Replaced, Version,
+};
 
 use super::SLOTS;
 use super::files::{BaseError, FileKind, LogFiles, key};
@@ -32,7 +34,7 @@ pub(in crate::engine) type Viewer = Box<dyn Fn(&SlotValue) -> TailState + Send>;
 
 /// The log as one server sees it.
 pub(in crate::engine) struct RingLog {
-    home: Arc<dyn Files>,
+    home: Arc<dyn Register>,
     pub(in crate::engine) files: LogFiles,
     /// The place of the log in its home. A copy of the log in another place is another log.
     place: String,
@@ -70,7 +72,7 @@ impl RingLog {
     /// The log with this name at a home. `place` names the log for people. `verify_every` is zero for a
     /// program that only takes over.
     pub(in crate::engine) fn new(
-        home: Arc<dyn Files>,
+        home: Arc<dyn Register>,
         name: &RegisterKey,
         place: String,
         viewer: Viewer,
