@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use tenure_register::Files;
+use tenure_register::Register;
 use tenure_register::bucket::BucketHome;
 use tenure_tests::PATIENCE;
 use tenure_tests::bucket::{ACCESS, Bucket, BucketServer};
@@ -42,7 +42,7 @@ fn check(test: &str, server: BucketServer) {
         for _ in 0..PROBES {
             assert_eq!(homes[0].probe().await, Ok(None));
         }
-        let connections: Vec<&dyn Files> = homes.iter().map(|home| home as _).collect();
+        let connections: Vec<&dyn Register> = homes.iter().map(|home| home as _).collect();
         checks::pass(&connections, "part").await;
     });
 }
@@ -228,12 +228,14 @@ mod long {
     use super::super::stops::stop;
     use super::super::{DEFAULT, pass, rounds};
 
-    fn kills(test: &str, server: BucketServer) {
-        let settings = Settings::long(DEFAULT).over_bucket(server);
-        if let Some(mut times) = kill(test, settings, rounds(200)) {
+    /// Kills active servers. A bucket is slower than etcd: with T = 10 s a successor may take 1.5 s longer.
+    fn kills(test: &str, server: BucketServer, ownership: Duration, count: usize) {
+        let settings = Settings::long(ownership).over_bucket(server);
+        if let Some(mut times) = kill(test, settings, rounds(count)) {
             times.sort();
             let p99 = times[(times.len() * 99).div_ceil(100) - 1];
-            assert!(p99 <= DEFAULT + Duration::from_secs(1), "{p99:?}");
+            let most = ownership + ownership.mul_f64(0.15).max(Duration::from_secs(1));
+            assert!(p99 <= most, "{p99:?}");
         }
     }
 
@@ -247,7 +249,7 @@ mod long {
     fn an_active_server_over_versitygw_that_is_killed_many_times_has_a_successor_in_time() {
         let test =
             "an_active_server_over_versitygw_that_is_killed_many_times_has_a_successor_in_time";
-        kills(test, BucketServer::VersityGw);
+        kills(test, BucketServer::VersityGw, DEFAULT, 200);
     }
 
     #[test]
@@ -255,7 +257,15 @@ mod long {
     fn an_active_server_over_seaweedfs_that_is_killed_many_times_has_a_successor_in_time() {
         let test =
             "an_active_server_over_seaweedfs_that_is_killed_many_times_has_a_successor_in_time";
-        kills(test, BucketServer::SeaweedFs);
+        kills(test, BucketServer::SeaweedFs, DEFAULT, 200);
+    }
+
+    #[test]
+    #[ignore = "about 20 minutes: 100 kills with T = 10 s"]
+    fn a_killed_server_over_a_bucket_with_a_long_ownership_has_a_successor_in_time() {
+        let test = "a_killed_server_over_a_bucket_with_a_long_ownership_has_a_successor_in_time";
+        let ownership = Duration::from_secs(10);
+        kills(test, BucketServer::VersityGw, ownership, 100);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -262,13 +263,18 @@ impl Etcd {
         }
     }
 
-    /// Sends a signal to a member.
+    /// Sends a signal to a member, and waits until one that is to stop has stopped.
     ///
     /// # Panics
     ///
     /// If it does not run.
     pub fn signal(&self, member: usize, signal: Signal) {
         kill(self.pid(member), signal).expect("a process to signal");
+        if signal == Signal::SIGSTOP {
+            // On a machine with load, a thread of the process may still answer for a while.
+            let stopped = waitpid(self.pid(member), Some(WaitPidFlag::WUNTRACED));
+            stopped.expect("a process that stops");
+        }
     }
 
     /// Waits until all members that run name one of them as their leader, and returns it. No member

@@ -8,7 +8,7 @@ use tenure_core::{Name, NameError};
 
 /// The name of a register or of a file: one or more [names](Name) with `/` between them, for
 /// example `elections/billing/nightly`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegisterKey(Arc<str>);
 
 impl RegisterKey {
@@ -46,12 +46,6 @@ impl FromStr for RegisterKey {
 }
 
 impl fmt::Display for RegisterKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for RegisterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

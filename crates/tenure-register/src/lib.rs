@@ -29,15 +29,18 @@ mod support {
     pub(crate) mod ports;
 }
 
-use std::fmt;
-use std::sync::Arc;
+use std::error::Error;
+use std::iter::successors;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
 
 use async_trait::async_trait;
 pub use bytes::Bytes;
 pub use key::{RegisterKey, RegisterKeyError};
 pub use url::HomeUrl;
 
-/// A service that stores values under keys.
+/// A service that stores values under keys, and files, each of which is written once under a name of its
+/// own.
 ///
 /// A home applies the replaces of one key one after the other. It keeps what it has acknowledged,
 /// or answers with another [`Identity`] after it has lost something.
@@ -69,12 +72,7 @@ pub trait Register: Send + Sync + fmt::Debug {
         expected: &Expected,
         value: Bytes,
     ) -> Result<Replaced, Failure>;
-}
 
-/// A home that also stores files, each of which is written once under a name of its own. Candidates
-/// do not need it.
-#[async_trait]
-pub trait Files: Register {
     /// Writes a file, durably.
     ///
     /// # Errors
@@ -107,7 +105,7 @@ pub trait Files: Register {
     ///
     /// # Errors
     ///
-    /// As of [`Register::read`], for the first one that can't be read.
+    /// As of [`Self::read`], for the first one that can't be read.
     async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
         let mut reads = Vec::with_capacity(keys.len());
         for key in keys {
@@ -194,6 +192,18 @@ impl Read {
             Self::Absent(identity) | Self::Unchanged(identity) | Self::Found { identity, .. } => {
                 identity
             }
+        }
+    }
+
+    /// Returns the answer of a home that has found this value, to a read that knows a version.
+    fn found(version: Version, value: Bytes, identity: Identity, known: Option<&Version>) -> Self {
+        if known == Some(&version) {
+            return Self::Unchanged(identity);
+        }
+        Self::Found {
+            version,
+            value,
+            identity,
         }
     }
 
@@ -320,18 +330,33 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Returns an error with its causes.
-fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
+/// The part of the place of each register in a home that has one space of names.
+const REGISTER: &str = "register";
+
+/// The part of the place of each file.
+const FILE: &str = "file";
+
+/// Returns an error and its causes.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    successors(Some(error), |&error| {
+        // An I/O error does not show the error in it as its source.
+        let inner = error.downcast_ref().and_then(io::Error::get_ref);
+        inner.map_or_else(|| error.source(), |inner| Some(inner))
+    })
+}
+
+/// Returns an error with its causes as text.
+fn describe(error: &(dyn Error + 'static)) -> String {
+    causes(error).fold(String::new(), |text, cause| match cause.to_string() {
+        cause if text.is_empty() => cause,
+        cause if text.contains(&cause) => text,
+        cause => format!("{text}: {cause}"),
+    })
+}
+
+/// Locks what no panic leaves half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Notes a problem of a home, or that it has none, and logs a new one.

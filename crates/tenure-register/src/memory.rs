@@ -1,13 +1,13 @@
 //! A home in memory for tests, which can be late and go back.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
-    Expected, Failure, Files, Identity, Read, Register, RegisterKey, Replaced, Version, check_size,
+    Expected, Failure, Identity, Read, Register, RegisterKey, Replaced, Version, check_size, lock,
 };
 
 /// A home in memory. Clones are the same home.
@@ -34,7 +34,7 @@ impl MemoryHome {
     /// back to what was before.
     #[must_use]
     pub fn copied(&self) -> Self {
-        let state = self.lock();
+        let state = lock(&self.0);
         Self(Arc::new(Mutex::new(State {
             timeline: state.timeline,
             values: state.values.clone(),
@@ -47,13 +47,13 @@ impl MemoryHome {
     /// Delays the first replace that is not late yet: it arrives when [`MemoryHome::deliver`] is called, and
     /// its outcome is unknown.
     pub fn delay_next(&self) {
-        self.lock().delays += 1;
+        lock(&self.0).delays += 1;
     }
 
     /// Delivers the oldest late replace. Returns whether it was applied; `None` if there is none.
     #[must_use]
     pub fn deliver(&self) -> Option<bool> {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         let (key, expected, value) = state.late.pop_front()?;
         let replaced = state.replace(&key, &expected, value);
         Some(matches!(replaced, Replaced::Done { .. }))
@@ -61,12 +61,12 @@ impl MemoryHome {
 
     /// Deletes a value, as another program does.
     pub fn remove(&self, key: &RegisterKey) {
-        self.lock().values.remove(key);
+        lock(&self.0).values.remove(key);
     }
 
     /// Loses the last writes of registers, as a restore of a backup with the same identity does.
     pub fn go_back(&self, writes: usize) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         for _ in 0..writes {
             match state.past.pop() {
                 Some((key, Some(before))) => drop(state.values.insert(key, before)),
@@ -80,11 +80,7 @@ impl MemoryHome {
     /// does.
     pub fn promote(&self, lost_writes: usize) {
         self.go_back(lost_writes);
-        self.lock().timeline += 1;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).timeline += 1;
     }
 }
 
@@ -97,12 +93,7 @@ impl State {
         let identity = self.identity();
         match self.values.get(key) {
             None => Read::Absent(identity),
-            Some((version, _)) if Some(version) == known => Read::Unchanged(identity),
-            Some((version, value)) => Read::Found {
-                version: version.clone(),
-                value: value.clone(),
-                identity,
-            },
+            Some((version, value)) => Read::found(version.clone(), value.clone(), identity, known),
         }
     }
 
@@ -117,27 +108,12 @@ impl State {
         self.past.push((key.clone(), before));
         Replaced::Done(version)
     }
-
-    fn request(
-        &mut self,
-        key: &RegisterKey,
-        expected: &Expected,
-        value: Bytes,
-    ) -> Result<Replaced, Failure> {
-        check_size(key, &value)?;
-        let Some(delays) = self.delays.checked_sub(1) else {
-            return Ok(self.replace(key, expected, value));
-        };
-        self.delays = delays;
-        self.late.push_back((key.clone(), expected.clone(), value));
-        Err(Failure::Unknown("the home has not answered".into()))
-    }
 }
 
 #[async_trait]
 impl Register for MemoryHome {
     async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
-        Ok(self.lock().read(key, known))
+        Ok(lock(&self.0).read(key, known))
     }
 
     async fn replace(
@@ -146,29 +122,34 @@ impl Register for MemoryHome {
         expected: &Expected,
         value: Bytes,
     ) -> Result<Replaced, Failure> {
-        self.lock().request(key, expected, value)
+        check_size(key, &value)?;
+        let mut state = lock(&self.0);
+        let Some(delays) = state.delays.checked_sub(1) else {
+            return Ok(state.replace(key, expected, value));
+        };
+        state.delays = delays;
+        let late = (key.clone(), expected.clone(), value);
+        state.late.push_back(late);
+        Err(Failure::Unknown("the home has not answered".into()))
     }
-}
 
-#[async_trait]
-impl Files for MemoryHome {
     async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
         check_size(name, &content)?;
-        self.lock().files.insert(name.clone(), content);
+        lock(&self.0).files.insert(name.clone(), content);
         Ok(())
     }
 
     async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure> {
-        Ok(self.lock().files.get(name).cloned())
+        Ok(lock(&self.0).files.get(name).cloned())
     }
 
     async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure> {
-        self.lock().files.retain(|name, _| !names.contains(name));
+        lock(&self.0).files.retain(|name, _| !names.contains(name));
         Ok(())
     }
 
     async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure> {
-        let state = self.lock();
+        let state = lock(&self.0);
         let names = state.files.keys().filter(|name| name.is_in(folder));
         Ok(names.cloned().collect())
     }

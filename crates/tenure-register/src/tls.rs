@@ -2,19 +2,23 @@
 
 use std::error::Error as StdError;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature,
+    verify_tls13_signature,
+};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore,
     SignatureScheme,
 };
-use tenure_core::pem::{self, Block, PemError};
+use tenure_core::pem::{self, Block};
+
+use crate::causes;
 
 /// The files and the rules of TLS to a service.
 #[derive(Debug)]
@@ -72,14 +76,13 @@ impl Tls {
             (None, None) => Ok(builder.with_no_client_auth()),
             (Some(certificate), Some(key)) => {
                 let chain = read(certificate_name, certificate, |text| {
-                    certificates(pem::chain(text))
+                    Ok(certificates(pem::chain(text)?))
                 })?;
                 let key = read(key_name, key, |text| {
-                    let key = pem::key(text).map_err(|error| error.to_string())?;
-                    PrivateKeyDer::try_from(key.der).map_err(str::to_owned)
+                    Ok(PrivateKeyDer::try_from(pem::key(text)?.der)?)
                 })?;
                 let config = builder.with_client_auth_cert(chain, key);
-                config.map_err(|error| wrong(certificate_name, certificate, &error.to_string()))
+                config.map_err(|error| wrong(certificate_name, certificate, &error))
             }
             _ => Err(format!(
                 "{certificate_name} and {key_name} must be set together"
@@ -91,20 +94,19 @@ impl Tls {
         &self,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Arc<dyn ServerCertVerifier>, String> {
-        let provider = Arc::clone(provider);
+        let mut any_name = AnyName {
+            algorithms: provider.signature_verification_algorithms,
+            authority: None,
+        };
         if matches!(self.check, TlsCheck::Off | TlsCheck::Nothing) {
-            let authority = None;
-            return Ok(Arc::new(AnyName {
-                provider,
-                authority,
-            }));
+            return Ok(Arc::new(any_name));
         }
         let name = self.names.authorities;
         let mut roots = RootCertStore::empty();
         if let Some(path) = &self.authorities {
-            for certificate in read(name, path, |text| certificates(pem::authorities(text)))? {
+            for certificate in read(name, path, |text| Ok(certificates(pem::authorities(text)?)))? {
                 let added = roots.add(certificate);
-                added.map_err(|error| wrong(name, path, &error.to_string()))?;
+                added.map_err(|error| wrong(name, path, &error))?;
             }
         } else {
             // Reading them takes a good part of an attempt.
@@ -120,15 +122,13 @@ impl Tls {
             ));
         }
         let builder =
-            WebPkiServerVerifier::builder_with_provider(roots.into(), Arc::clone(&provider));
+            WebPkiServerVerifier::builder_with_provider(roots.into(), Arc::clone(provider));
         let verifier = builder.build().map_err(|error| error.to_string())?;
-        Ok(match self.check {
-            TlsCheck::Host => verifier,
-            _ => Arc::new(AnyName {
-                provider,
-                authority: Some(verifier),
-            }),
-        })
+        if self.check == TlsCheck::Host {
+            return Ok(verifier);
+        }
+        any_name.authority = Some(verifier);
+        Ok(Arc::new(any_name))
     }
 }
 
@@ -136,28 +136,25 @@ impl Tls {
 pub(crate) fn read<T>(
     name: &str,
     path: &Path,
-    parse: impl FnOnce(&[u8]) -> Result<T, String>,
+    parse: impl FnOnce(&[u8]) -> Result<T, Box<dyn StdError>>,
 ) -> Result<T, String> {
     let text = fs::read(path);
     let text = text.map_err(|error| format!("can't read {} ({name}): {error}", path.display()))?;
-    parse(&text).map_err(|error| wrong(name, path, &error))
+    parse(&text).map_err(|error| wrong(name, path, &*error))
 }
 
-fn wrong(name: &str, path: &Path, error: &str) -> String {
+fn wrong(name: &str, path: &Path, error: &dyn StdError) -> String {
     format!("can't use {} ({name}): {error}", path.display())
 }
 
-fn certificates(
-    blocks: Result<Vec<Block<'_>>, PemError>,
-) -> Result<Vec<CertificateDer<'static>>, String> {
-    let blocks = blocks.map_err(|error| error.to_string())?;
-    Ok(blocks.into_iter().map(|block| block.der.into()).collect())
+fn certificates(blocks: Vec<Block<'_>>) -> Vec<CertificateDer<'static>> {
+    blocks.into_iter().map(|block| block.der.into()).collect()
 }
 
 /// The rules that are weaker than [`TlsCheck::Host`].
 #[derive(Debug)]
 struct AnyName {
-    provider: Arc<CryptoProvider>,
+    algorithms: WebPkiSupportedAlgorithms,
     /// Checks that the certificate is from an authority.
     authority: Option<Arc<WebPkiServerVerifier>>,
 }
@@ -190,8 +187,7 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -200,13 +196,11 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        algorithms.supported_schemes()
+        self.algorithms.supported_schemes()
     }
 }
 
@@ -218,7 +212,7 @@ impl TlsNames {
         error: &(dyn StdError + 'static),
         has_client_certificate: bool,
     ) -> Option<String> {
-        match tls_error(error)? {
+        match causes(error).find_map(|error| error.downcast_ref())? {
             Error::InvalidCertificate(error) => Some(self.of_service(error)),
             Error::AlertReceived(alert) => self.of_client(*alert, has_client_certificate),
             _ => None,
@@ -271,21 +265,4 @@ impl TlsNames {
             false => format!("{service} requires a client certificate: set {client}"),
         })
     }
-}
-
-/// Returns the error of TLS among the causes of an error.
-fn tls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        // An I/O error does not show the error in it as its source.
-        let inner = error.downcast_ref().and_then(io::Error::get_ref);
-        cause = match inner {
-            Some(inner) => Some(inner),
-            None => error.source(),
-        };
-    }
-    None
 }

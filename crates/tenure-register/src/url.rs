@@ -34,12 +34,9 @@ impl HomeUrl {
         }
         let (front, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = front.split_once('/').unwrap_or((front, ""));
-        let (user, hosts) = match authority.rsplit_once('@') {
-            Some((user, hosts)) => (Some(user), hosts),
-            None => (None, authority),
-        };
-        let (user, password) = match user.and_then(|user| user.split_once(':')) {
-            Some((user, password)) => (Some(user), Some(password)),
+        let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (user, password) = match user.split_once(':') {
+            Some((user, password)) => (user, Some(password)),
             None => (user, None),
         };
         let hosts = hosts.split(',').filter(|host| !host.is_empty());
@@ -59,10 +56,7 @@ impl HomeUrl {
         let parameters = parameters.collect::<Result<_, &str>>()?;
         Ok(Self {
             scheme: scheme.to_owned(),
-            user: user
-                .map(decoded)
-                .transpose()?
-                .filter(|user| !user.is_empty()),
+            user: Some(decoded(user)?).filter(|user| !user.is_empty()),
             password: password.map(decoded).transpose()?,
             hosts,
             path: decoded(path)?,

@@ -16,7 +16,7 @@ mod probe;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -29,8 +29,8 @@ use tokio::time::{sleep, timeout};
 
 pub use self::access::BucketAccess;
 use crate::{
-    Expected, Failure, Files, Identity, Read, Register, RegisterKey, Replaced, Version, check_size,
-    describe,
+    Expected, FILE, Failure, Identity, REGISTER, Read, Register, RegisterKey, Replaced, Version,
+    check_size, describe, lock,
 };
 
 /// A prefix of a bucket. Registers are objects below `PREFIX/register/`, and files are objects below
@@ -54,12 +54,6 @@ pub struct BucketHome {
 /// The end of the name of each object. Names have no such character, so no object has the name of a
 /// folder that others are in: some stores keep objects as files.
 const END: &str = "!";
-
-/// The part of the name that all registers have.
-const REGISTER: &str = "register";
-
-/// The part of the name that all files have.
-const FILE: &str = "file";
 
 /// The error of the client if a bucket is in another region.
 const WRONG_REGION: &str = "incorrectly configured region";
@@ -168,19 +162,17 @@ impl BucketHome {
 
     /// Returns whether the version that was read is that of the content.
     fn is_whole(&self, path: &Path, read: &Read) -> bool {
-        let mut torn = self.torn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut torn = lock(&self.torn);
         match read {
             Read::Found { version, value, .. }
-                if self.has_hashes.load(Ordering::Relaxed)
-                    && has_form_of_hash(version)
-                    && !is_hash(version, value) =>
+                if self.has_hashes.load(Ordering::Relaxed) && is_other_hash(version, value) =>
             {
-                let seen = torn.entry(path.clone());
-                let (before, since) = seen.or_insert_with(|| (version.clone(), Instant::now()));
-                if before != version {
-                    (*before, *since) = (version.clone(), Instant::now());
+                let first = (version.clone(), Instant::now());
+                let seen = torn.entry(path.clone()).or_insert_with(|| first.clone());
+                if seen.0 != first.0 {
+                    *seen = first;
                 }
-                since.elapsed() >= TORN_ATTEMPTS * self.attempt
+                seen.1.elapsed() >= TORN_ATTEMPTS * self.attempt
             }
             _ => {
                 torn.remove(path);
@@ -201,13 +193,8 @@ impl BucketHome {
         };
         let identity = self.identity.clone();
         match self.ask(found).await {
-            // A generation is no ETag, so the object is sent again.
-            Ok((version, _)) if known == Some(&version) => Ok(Read::Unchanged(identity)),
-            Ok((version, value)) => Ok(Read::Found {
-                version,
-                value,
-                identity,
-            }),
+            // A generation is no ETag, so the known object is sent again.
+            Ok((version, value)) => Ok(Read::found(version, value, identity, known)),
             Err(Error::NotModified { .. }) => Ok(Read::Unchanged(identity)),
             Err(error @ Error::NotFound { .. }) if !is_without_bucket(&error) => {
                 Ok(Read::Absent(identity))
@@ -229,7 +216,7 @@ impl BucketHome {
             Ok(self.version(done.e_tag, done.version))
         };
         let version = self.ask(put).await?;
-        let has_hashes = !has_form_of_hash(&version) || is_hash(&version, &value);
+        let has_hashes = !is_other_hash(&version, &value);
         self.has_hashes.store(has_hashes, Ordering::Relaxed);
         Ok(version)
     }
@@ -279,21 +266,13 @@ impl BucketHome {
     }
 }
 
-fn digits(version: &Version) -> &str {
-    version.as_str().trim_matches('"')
-}
-
-/// Whether a version has the form of an MD5 hash.
-fn has_form_of_hash(version: &Version) -> bool {
-    let digits = digits(version).as_bytes();
-    digits.len() == 32 && digits.iter().all(u8::is_ascii_hexdigit)
-}
-
-/// Whether a version is the MD5 hash of the content, as the ETag of most stores is.
-fn is_hash(version: &Version, value: &Bytes) -> bool {
-    let hash = Md5::digest(value);
-    let hash = hash.iter().map(|byte| format!("{byte:02x}"));
-    digits(version) == hash.collect::<String>()
+/// Whether a version has the form of an MD5 hash, as the ETag of most stores is one, and is not that of the
+/// content.
+fn is_other_hash(version: &Version, value: &Bytes) -> bool {
+    let digits = version.as_str().trim_matches('"');
+    let hash = u128::from_str_radix(digits, 16).ok();
+    let hash = hash.filter(|_| digits.len() == 32);
+    hash.is_some_and(|hash| hash != u128::from_be_bytes(Md5::digest(value).into()))
 }
 
 /// Whether an object is missing because there is no bucket.
@@ -317,10 +296,7 @@ impl Register for BucketHome {
         check_size(key, &value)?;
         self.put(&self.path(REGISTER, key), expected, value).await
     }
-}
 
-#[async_trait]
-impl Files for BucketHome {
     async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
         check_size(name, &content)?;
         let path = self.path(FILE, name);

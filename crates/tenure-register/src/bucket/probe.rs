@@ -47,7 +47,10 @@ impl BucketHome {
         let current = again.clone().or(first);
         let second = self.write(one, current.as_ref(), "3").await?;
         let late = self.write(one, current.as_ref(), "4").await?;
-        let shown = self.shown(one).await?;
+        let shown = match self.get(one, None).await? {
+            Read::Found { version, value, .. } => (Some(version), value),
+            _ => (None, Bytes::new()),
+        };
         let created = self.write(missing, second.as_ref(), "5").await?;
         let won = self.race(raced, None).await?;
         let is_raced = won.is_some() && self.race(raced, won.as_ref()).await?.is_some();
@@ -131,12 +134,5 @@ impl BucketHome {
             }
         }
         Ok(None)
-    }
-
-    async fn shown(&self, path: &Path) -> Result<(Option<Version>, Bytes), Failure> {
-        Ok(match self.get(path, None).await? {
-            Read::Found { version, value, .. } => (Some(version), value),
-            _ => (None, Bytes::new()),
-        })
     }
 }

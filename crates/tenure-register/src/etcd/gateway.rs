@@ -1,6 +1,6 @@
 //! Requests to the JSON gateways of etcd's members.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::refusal::{Refusal, meaning};
+use super::upkeep::Upkeep;
 use super::version::Version;
 use super::{EtcdAccess, EtcdHome};
 use crate::tls::{self, Tls, TlsCheck, TlsNames};
-use crate::{Failure, HomeUrl, Identity, note_warning};
+use crate::{Failure, HomeUrl, Identity, causes, lock, note_warning};
 
 /// The time in which a refused password is not sent again. etcd needs much processor time to check
 /// a password.
@@ -46,6 +47,7 @@ pub(super) struct State {
     pub(super) version: Option<Arc<str>>,
     /// The last revision that an answer contained.
     pub(super) revision: u64,
+    pub(super) upkeep: Upkeep,
 }
 
 #[derive(Clone, Default)]
@@ -89,11 +91,6 @@ impl Answer {
     pub(super) fn revision(&self) -> &str {
         text(&self.body["header"]["revision"])
     }
-
-    /// Returns the answers to the operations of a transaction.
-    pub(super) fn responses(&self) -> &[Value] {
-        self.body["responses"].as_array().map_or(&[], Vec::as_slice)
-    }
 }
 
 /// Returns a text of an answer; empty if it is missing.
@@ -124,14 +121,14 @@ impl State {
             login: Login::Needed,
             version: None,
             revision: 0,
+            upkeep: Upkeep::default(),
         })
     }
 
-    /// Returns the known errors of the versions.
+    /// Returns the known errors of the versions, and the problem of the compaction.
     pub(super) fn warnings(&self) -> impl Iterator<Item = &String> {
-        self.members
-            .iter()
-            .filter_map(|member| member.warning.as_ref())
+        let members = self.members.iter().map(|member| &member.warning);
+        members.chain([&self.upkeep.warning]).flatten()
     }
 
     /// Checks the version of the current member again before the next request.
@@ -167,10 +164,6 @@ impl State {
 }
 
 impl EtcdHome {
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sends a request to the current member. If that member can't be used and has definitely not
     /// applied the request, the next members are asked within the time of the attempt.
     ///
@@ -181,12 +174,26 @@ impl EtcdHome {
         let mut until = Instant::now() + self.attempt;
         let mut refused = None;
         for _ in 0..self.access.endpoints.len() {
-            let at = self.state().current;
-            let refusal = match self.ask_member(at, path, &body, &mut until).await {
-                Ok(answer) => return Ok(answer),
+            let at = lock(&self.state).current;
+            let asked = async {
+                self.check_version(at, &mut until).await?;
+                self.authenticate(at, &mut until).await?;
+                let answer = self.post(at, path, body.clone(), until).await;
+                if !matches!(answer, Err(Refusal::Token(_))) {
+                    return answer;
+                }
+                lock(&self.state).login = Login::Needed;
+                self.authenticate(at, &mut until).await?;
+                self.post(at, path, body.clone(), until).await
+            };
+            let refusal = match asked.await {
+                Ok(answer) => {
+                    lock(&self.state).note_answer(at, &answer);
+                    return Ok(answer);
+                }
                 Err(refusal) => refusal,
             };
-            self.state().note_refusal(at, &refusal);
+            lock(&self.state).note_refusal(at, &refusal);
             match refusal {
                 Refusal::Refused(failure) => return Err(failure),
                 Refusal::Unknown(text) | Refusal::Cut(text) => return Err(Failure::Unknown(text)),
@@ -205,43 +212,23 @@ impl EtcdHome {
 
     /// Reads etcd's metrics from the current member.
     pub(super) async fn metrics(&self) -> Option<String> {
-        let at = self.state().current;
+        let at = lock(&self.state).current;
         let until = Instant::now() + self.attempt;
         let (status, body) = self.send(at, "/metrics", until, None).await.ok()?;
         (status == 200).then(|| String::from_utf8_lossy(&body).into_owned())
-    }
-
-    async fn ask_member(
-        &self,
-        at: usize,
-        path: &str,
-        body: &Bytes,
-        until: &mut Instant,
-    ) -> Result<Answer, Refusal> {
-        self.check_version(at, until).await?;
-        self.authenticate(at, until).await?;
-        let mut answer = self.post(at, path, body.clone(), *until).await;
-        if let Err(Refusal::Token(_)) = answer {
-            self.state().login = Login::Needed;
-            self.authenticate(at, until).await?;
-            answer = self.post(at, path, body.clone(), *until).await;
-        }
-        let answer = answer?;
-        self.state().note_answer(at, &answer);
-        Ok(answer)
     }
 
     /// Checks the version of a member, if that is due. The time for it does not count: the end of the
     /// attempt moves to a later time, or a member that takes more than half an attempt for each answer
     /// could never be used again after one that came too late.
     async fn check_version(&self, at: usize, until: &mut Instant) -> Result<(), Refusal> {
-        if self.state().members[at].is_checked {
+        if lock(&self.state).members[at].is_checked {
             return Ok(());
         }
         let began = Instant::now();
         let (_, body) = self.send(at, "/version", *until, None).await?;
         *until += began.elapsed();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         // A proxy may hide the version.
         if let Some(version) = Version::read(&body) {
             state.version = Some(version.to_string().into());
@@ -260,7 +247,7 @@ impl EtcdHome {
             return Ok(());
         };
         let now = Instant::now();
-        match &self.state().login {
+        match &lock(&self.state).login {
             Login::Token(_) | Login::Open => return Ok(()),
             Login::Refused(failure, until) if now < *until => {
                 return Err(Refusal::Refused(failure.clone()));
@@ -294,7 +281,7 @@ impl EtcdHome {
             }
             Err(refusal) => return Err(refusal),
         };
-        self.state().login = login;
+        lock(&self.state).login = login;
         outcome
     }
 
@@ -326,7 +313,7 @@ impl EtcdHome {
     ) -> Result<(u16, Bytes), Refusal> {
         let url = &self.access.endpoints[at];
         let request = {
-            let State { client, login, .. } = &*self.state();
+            let State { client, login, .. } = &*lock(&self.state);
             let target = format!("{url}{path}");
             match (body, login) {
                 (None, _) => client.get(target),
@@ -350,8 +337,14 @@ impl EtcdHome {
         };
         // It may come back with another version. After a lost answer it is not checked: each attempt
         // would need two answers.
-        self.state().members[at].is_checked &= !error.is_connect();
-        self.read_certificates_again();
+        lock(&self.state).members[at].is_checked &= !error.is_connect();
+        // A certificate may have expired, and there are new files.
+        if uses_tls(&self.access) {
+            match client(&self.access, self.attempt) {
+                Ok(client) => lock(&self.state).client = client,
+                Err(error) => warn!(%error, "can't read the certificates for etcd again"),
+            }
+        }
         let reason = TLS.explain(&error, self.access.certificate.is_some());
         if let Some(reason) = reason {
             let text = format!("etcd at {url}: {reason}");
@@ -364,16 +357,6 @@ impl EtcdHome {
             (false, true) => Refusal::Unknown(text),
             (false, false) => Refusal::Cut(text),
         })
-    }
-
-    /// Makes a new client after a failure: a certificate may have expired, and there are new files.
-    fn read_certificates_again(&self) {
-        if uses_tls(&self.access) {
-            match client(&self.access, self.attempt) {
-                Ok(client) => self.state().client = client,
-                Err(error) => warn!(%error, "can't read the certificates for etcd again"),
-            }
-        }
     }
 }
 
@@ -416,16 +399,12 @@ fn uses_tls(access: &EtcdAccess) -> bool {
 
 /// Returns the cause that says most, and what to do about it if that is known.
 fn innermost_cause(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
-        return "no answer in time".to_owned();
-    }
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    let cause = cause.to_string();
-    match cause.contains("InvalidContentType") {
-        true => cause + ": it does not use TLS, write etcd:// in home",
-        false => cause,
+    let cause = causes(error).last().map(ToString::to_string);
+    match cause.unwrap_or_default() {
+        _ if error.is_timeout() => "no answer in time".into(),
+        cause if cause.contains("InvalidContentType") => {
+            cause + ": it does not use TLS, write etcd:// in home"
+        }
+        cause => cause,
     }
 }

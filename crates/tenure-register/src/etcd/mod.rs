@@ -13,7 +13,7 @@ mod version;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -22,11 +22,10 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use self::gateway::{State, text};
-use self::upkeep::Upkeep;
+use self::gateway::{Answer, State, text};
 use crate::{
-    Expected, Failure, Files, HomeFacts, Identity, Read, Register, RegisterKey, Replaced, Version,
-    check_size,
+    Expected, FILE, Failure, HomeFacts, REGISTER, Read, Register, RegisterKey, Replaced, Version,
+    check_size, lock,
 };
 
 /// The members of an etcd cluster, and the access to them.
@@ -48,7 +47,7 @@ pub struct EtcdAccess {
     pub certificate: Option<PathBuf>,
     /// The file with the key of that certificate (PEM).
     pub key: Option<PathBuf>,
-    /// Whether [`Files::maintain`] compacts etcd.
+    /// Whether [`Register::maintain`] compacts etcd.
     pub compact: Compaction,
 }
 
@@ -85,7 +84,6 @@ pub struct EtcdHome {
     access: EtcdAccess,
     attempt: Duration,
     state: Mutex<State>,
-    upkeep: Mutex<Upkeep>,
 }
 
 /// Passwords and tokens must not be in a log.
@@ -98,12 +96,6 @@ impl fmt::Debug for EtcdHome {
 
 /// The greatest number of operations that etcd permits in a transaction by default.
 const MOST_OPERATIONS: usize = 128;
-
-/// The part of the key that all registers have.
-const REGISTER: &str = "register";
-
-/// The part of the key that all files have.
-const FILE: &str = "file";
 
 const RANGE: &str = "/v3/kv/range";
 
@@ -119,36 +111,89 @@ impl EtcdHome {
     pub fn new(access: EtcdAccess, attempt: Duration) -> Result<Self, Failure> {
         Ok(Self {
             state: Mutex::new(State::new(&access, attempt)?),
-            upkeep: Mutex::new(Upkeep::new(Instant::now())),
             access,
             attempt,
         })
     }
 
-    fn upkeep(&self) -> MutexGuard<'_, Upkeep> {
-        self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn key(&self, kind: &str, key: &RegisterKey) -> String {
-        format!("{}{kind}/{key}", self.access.prefix)
+    /// Returns the request that reads a key.
+    fn range(&self, kind: &str, key: &RegisterKey) -> Value {
+        json!({"key": STANDARD.encode(format!("{}{kind}/{key}", self.access.prefix))})
     }
 
     async fn get(&self, kind: &str, key: &RegisterKey) -> Result<Read, Failure> {
-        let answer = self.ask(RANGE, &range(&self.key(kind, key))).await?;
-        read(answer.identity, &answer.body)
+        let answer = self.ask(RANGE, &self.range(kind, key)).await?;
+        read(&answer, &answer.body, None)
     }
 
-    /// Replaces or creates a key.
-    async fn put(
+    /// Executes operations without a condition, in as few transactions as etcd permits. Returns the answer
+    /// to each of them.
+    async fn execute(&self, operations: Vec<Value>) -> Result<Vec<Answer>, Failure> {
+        let mut answers = Vec::with_capacity(operations.len());
+        for operations in operations.chunks(MOST_OPERATIONS) {
+            let mut answer = self.ask(TXN, &json!({"success": operations})).await?;
+            let Value::Array(responses) = answer.body["responses"].take() else {
+                continue;
+            };
+            answers.extend(responses.into_iter().map(|body| Answer {
+                identity: answer.identity.clone(),
+                body,
+            }));
+        }
+        if answers.len() == operations.len() {
+            return Ok(answers);
+        }
+        let text = "etcd has not answered all operations of a transaction";
+        Err(Failure::Unknown(text.into()))
+    }
+}
+
+/// Returns the request that reads all keys with this prefix.
+fn range_of_prefix(prefix: &str) -> Value {
+    let Some((last, start)) = prefix.as_bytes().split_last() else {
+        // From the first key, and without an end.
+        return json!({"key": "AA==", "range_end": "AA=="});
+    };
+    // No byte of UTF-8 is 255.
+    let end = [start, &[last + 1]].concat();
+    json!({"key": STANDARD.encode(prefix), "range_end": STANDARD.encode(end)})
+}
+
+/// Returns the first key in the answer to a range request.
+fn read(answer: &Answer, range: &Value, known: Option<&Version>) -> Result<Read, Failure> {
+    let identity = answer.identity.clone();
+    let found = &range["kvs"][0];
+    if found.is_null() {
+        return Ok(Read::Absent(identity));
+    }
+    let version = Version::new(text(&found["mod_revision"]));
+    let value = decoded(&found["value"])?.into();
+    Ok(Read::found(version, value, identity, known))
+}
+
+fn decoded(base64: &Value) -> Result<Vec<u8>, Failure> {
+    let bytes = STANDARD.decode(text(base64));
+    bytes.map_err(|error| Failure::Unknown(format!("an answer is not etcd's: {error}")))
+}
+
+#[async_trait]
+impl Register for EtcdHome {
+    async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
+        let answer = self.ask(RANGE, &self.range(REGISTER, key)).await?;
+        read(&answer, &answer.body, known)
+    }
+
+    async fn replace(
         &self,
         key: &RegisterKey,
         expected: &Expected,
-        value: &Bytes,
+        value: Bytes,
     ) -> Result<Replaced, Failure> {
+        check_size(key, &value)?;
         // The identity is no part of the condition. So it is read first, unless the last answer has shown it.
         // After a failure this read also shows the outcome, however often answers to replaces are lost.
         let is_known = {
-            let state = self.state();
+            let state = lock(&self.state);
             state.identity.as_ref() == Some(&expected.identity) && !state.has_failed
         };
         if !is_known {
@@ -157,16 +202,16 @@ impl EtcdHome {
                 Err(Failure::Unknown(_)) => self.get(REGISTER, key).await?,
                 found => found?,
             };
-            self.state().has_failed = false;
-            if let Some(replaced) = Replaced::refused(found, expected, value) {
+            lock(&self.state).has_failed = false;
+            if let Some(replaced) = Replaced::refused(found, expected, &value) {
                 return Ok(replaced);
             }
         }
         let revision = expected.version.as_ref().map_or("0", Version::as_str);
-        let range = range(&self.key(REGISTER, key));
+        let range = self.range(REGISTER, key);
         let request = json!({
             "compare": [{"key": range["key"], "target": "MOD", "result": "EQUAL", "mod_revision": revision}],
-            "success": [{"request_put": {"key": range["key"], "value": STANDARD.encode(value)}}],
+            "success": [{"request_put": {"key": range["key"], "value": STANDARD.encode(&value)}}],
             "failure": [{"request_range": range}],
         });
         let answer = match self.ask(TXN, &request).await {
@@ -178,109 +223,35 @@ impl EtcdHome {
                 let Ok(found) = self.get(REGISTER, key).await else {
                     return Err(Failure::Unknown(text));
                 };
-                return Replaced::refused(found, expected, value).ok_or(Failure::Full(text));
+                return Replaced::refused(found, expected, &value).ok_or(Failure::Full(text));
             }
             Err(failure) => {
-                self.state().has_failed = true;
+                lock(&self.state).has_failed = true;
                 return Err(failure);
             }
             Ok(answer) => answer,
         };
-        let is_done = answer.body["succeeded"] == true;
-        if is_done && answer.identity != expected.identity {
-            // Another cluster, whose key had the same revision, has applied it. This one may not have.
-            let identity = answer.identity;
-            let text = format!("home has members of another cluster, {identity}");
-            return Err(Failure::Unknown(text));
+        if answer.body["succeeded"] != true {
+            let range = &answer.body["responses"][0]["response_range"];
+            let found = read(&answer, range, None)?;
+            let shown = || Failure::Unknown("etcd refuses the revision that it shows".into());
+            return Replaced::refused(found, expected, &value).ok_or_else(shown);
         }
-        if is_done {
+        let identity = &answer.identity;
+        if *identity == expected.identity {
             return Ok(Replaced::Done(Version::new(answer.revision())));
         }
-        let found = read(
-            answer.identity,
-            &answer.body["responses"][0]["response_range"],
-        )?;
-        let contradiction = || Failure::Unknown("etcd refuses the revision that it shows".into());
-        Replaced::refused(found, expected, value).ok_or_else(contradiction)
-    }
-}
-
-/// Returns the request that reads a key.
-fn range(key: &str) -> Value {
-    json!({"key": STANDARD.encode(key)})
-}
-
-/// Returns the request that reads all keys with this prefix.
-fn range_of_prefix(prefix: &str) -> Value {
-    let mut end = prefix.as_bytes().to_vec();
-    let start = match end.last_mut() {
-        // No byte of UTF-8 is 255.
-        Some(last) => {
-            *last += 1;
-            prefix
-        }
-        // From the first key, and without an end.
-        None => {
-            end.push(0);
-            "\0"
-        }
-    };
-    json!({"key": STANDARD.encode(start), "range_end": STANDARD.encode(end)})
-}
-
-/// Returns a transaction without a condition.
-fn transaction(operations: impl Iterator<Item = Value>) -> Value {
-    json!({"success": operations.collect::<Vec<_>>()})
-}
-
-/// Returns the first key in the answer to a range request.
-fn read(identity: Identity, range: &Value) -> Result<Read, Failure> {
-    let found = &range["kvs"][0];
-    if found.is_null() {
-        return Ok(Read::Absent(identity));
-    }
-    Ok(Read::Found {
-        version: Version::new(text(&found["mod_revision"])),
-        value: decoded(&found["value"])?.into(),
-        identity,
-    })
-}
-
-fn decoded(base64: &Value) -> Result<Vec<u8>, Failure> {
-    let bytes = STANDARD.decode(text(base64));
-    bytes.map_err(|error| Failure::Unknown(format!("an answer is not etcd's: {error}")))
-}
-
-#[async_trait]
-impl Register for EtcdHome {
-    async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
-        Ok(match self.get(REGISTER, key).await? {
-            Read::Found {
-                version, identity, ..
-            } if Some(&version) == known => Read::Unchanged(identity),
-            read => read,
-        })
+        // Another cluster, whose key had the same revision, has applied it. This one may not have.
+        let text = format!("home has members of another cluster, {identity}");
+        Err(Failure::Unknown(text))
     }
 
-    async fn replace(
-        &self,
-        key: &RegisterKey,
-        expected: &Expected,
-        value: Bytes,
-    ) -> Result<Replaced, Failure> {
-        check_size(key, &value)?;
-        self.put(key, expected, &value).await
-    }
-}
-
-#[async_trait]
-impl Files for EtcdHome {
     async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
         check_size(name, &content)?;
-        let mut put = range(&self.key(FILE, name));
+        let mut put = self.range(FILE, name);
         put["value"] = STANDARD.encode(content).into();
-        let request = transaction([json!({"request_put": put})].into_iter());
-        self.ask(TXN, &request).await.map(drop)
+        let put = json!({"request_put": put});
+        self.execute(vec![put]).await.map(drop)
     }
 
     async fn read_file(&self, name: &RegisterKey) -> Result<Option<Bytes>, Failure> {
@@ -288,12 +259,9 @@ impl Files for EtcdHome {
     }
 
     async fn delete(&self, names: &[RegisterKey]) -> Result<(), Failure> {
-        for names in names.chunks(MOST_OPERATIONS) {
-            let keys = names.iter().map(|name| range(&self.key(FILE, name)));
-            let deletions = keys.map(|key| json!({"request_delete_range": key}));
-            self.ask(TXN, &transaction(deletions)).await?;
-        }
-        Ok(())
+        let keys = names.iter().map(|name| self.range(FILE, name));
+        let deletions = keys.map(|key| json!({"request_delete_range": key}));
+        self.execute(deletions.collect()).await.map(drop)
     }
 
     async fn list(&self, folder: &RegisterKey) -> Result<Vec<RegisterKey>, Failure> {
@@ -309,23 +277,13 @@ impl Files for EtcdHome {
         Ok(names.collect())
     }
 
-    /// Reads in one transaction as many as etcd permits.
     async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
-        let mut reads = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(MOST_OPERATIONS) {
-            let ranges = keys.iter().map(|key| range(&self.key(REGISTER, key)));
-            let ranges = ranges.map(|range| json!({"request_range": range}));
-            let answer = self.ask(TXN, &transaction(ranges)).await?;
-            if answer.responses().len() != keys.len() {
-                let text = "etcd has not answered all reads of a transaction";
-                return Err(Failure::Unknown(text.into()));
-            }
-            for response in answer.responses() {
-                let identity = answer.identity.clone();
-                reads.push(read(identity, &response["response_range"])?);
-            }
-        }
-        Ok(reads)
+        let ranges = keys.iter().map(|key| self.range(REGISTER, key));
+        let reads = ranges.map(|range| json!({"request_range": range}));
+        let answers = self.execute(reads.collect()).await?;
+        let answers = answers.iter();
+        let reads = answers.map(|answer| read(answer, &answer.body["response_range"], None));
+        reads.collect()
     }
 
     async fn maintain(&self) {
@@ -333,12 +291,11 @@ impl Files for EtcdHome {
     }
 
     fn facts(&self) -> HomeFacts {
-        let (upkeep, state) = (self.upkeep(), self.state());
-        let warnings = state.warnings().chain(&upkeep.warning);
+        let state = lock(&self.state);
         HomeFacts {
             version: state.version.clone(),
-            warnings: warnings.cloned().collect(),
-            ..upkeep.size.clone()
+            warnings: state.warnings().cloned().collect(),
+            ..state.upkeep.size.clone()
         }
     }
 }

@@ -43,11 +43,12 @@ pub(super) fn meaning(
     let text = String::from_utf8_lossy(body);
     let answer: Value = serde_json::from_slice(body).unwrap_or_default();
     let message = answer["message"].as_str().unwrap_or_default();
-    let code = answer["code"].as_u64().unwrap_or_default();
-    let user = access.user.as_deref();
-    let refused = |message| Refusal::Refused(Failure::Misconfigured(message));
-    let member = |message| Refusal::Member(Failure::Misconfigured(message));
-    match (status, code) {
+    let says = |part| message.contains(part);
+    let said = format!("etcd at {url}: {message}");
+    let (user, prefix) = (access.user.as_deref(), &access.prefix);
+    let refused = |text: String| Refusal::Refused(Failure::Misconfigured(text));
+    let member = |text| Refusal::Member(Failure::Misconfigured(text));
+    match (status, answer["code"].as_u64().unwrap_or_default()) {
         (404, 0) => member(format!(
             "etcd at {url} answers 404 to {path}: its JSON gateway is off (--enable-grpc-gateway) \
              or on another port (--listen-client-http-urls)"
@@ -55,74 +56,63 @@ pub(super) fn meaning(
         (400, 0) if text.contains("HTTPS server") => member(format!(
             "etcd at {url} requires TLS: write etcds:// in home"
         )),
-        (400, 0) if text.contains("CommonName") => refused(common_name()),
-        (_, UNAUTHENTICATED) => Refusal::Token(format!("etcd at {url}: {message}")),
-        (_, INVALID_ARGUMENT) if message.contains("auth store is old") => {
-            Refusal::Token(format!("etcd at {url}: {message}"))
-        }
-        (_, INVALID_ARGUMENT) if message.contains("user name is empty") => match user {
-            Some(_) => Refusal::Token(format!("etcd at {url}: {message}")),
-            None if access.certificate.is_some() => refused(common_name()),
-            None => refused(
-                "etcd requires a user: write a user into home, and password_file".to_owned(),
-            ),
+        (400, 0) if text.contains("CommonName") => refused(COMMON_NAME.into()),
+        (_, UNAUTHENTICATED) => Refusal::Token(said),
+        (_, INVALID_ARGUMENT) if says("auth store is old") => Refusal::Token(said),
+        (_, INVALID_ARGUMENT) if says("user name is empty") => match user {
+            Some(_) => Refusal::Token(said),
+            None if access.certificate.is_some() => refused(COMMON_NAME.into()),
+            None => {
+                refused("etcd requires a user: write a user into home, and password_file".into())
+            }
         },
-        (_, INVALID_ARGUMENT) if message.contains("authentication failed") => {
-            let user = user.unwrap_or_default();
-            refused(format!(
-                "etcd refuses the password of the user {user}: correct the file \
-                 password_file, which is read again at the next attempt"
-            ))
-        }
-        (_, INVALID_ARGUMENT) if message.contains("request is too large") => too_large(bytes),
-        (_, INVALID_ARGUMENT) if message.contains("too many operations") => refused(
+        (_, INVALID_ARGUMENT) if says("authentication failed") => refused(format!(
+            "etcd refuses the password of the user {}: correct the file password_file, which is \
+             read again at the next attempt",
+            user.unwrap_or_default()
+        )),
+        (_, INVALID_ARGUMENT) if says("too many operations") => refused(
             "etcd permits too few operations in a transaction: set its option --max-txn-ops to at \
              least 128, its default"
-                .to_owned(),
+                .into(),
         ),
-        // The answer to an authentication.
-        (_, FAILED_PRECONDITION) if message.contains("authentication is not enabled") => {
-            Refusal::Refused(Failure::NotApplied("etcd has no authentication".to_owned()))
-        }
-        (_, PERMISSION_DENIED) if message.contains("permission denied") => {
-            let user = user.unwrap_or("of this connection");
-            let prefix = &access.prefix;
+        (_, INVALID_ARGUMENT | RESOURCE_EXHAUSTED)
+            if says("request is too large") || says("larger than max") =>
+        {
             refused(format!(
-                "the etcd user {user} may not use {path} for keys below {prefix}: etcdctl role \
-                 grant-permission ROLE readwrite --prefix=true {prefix}"
+                "etcd refuses a request of {bytes} bytes: set its option --max-request-bytes to at \
+                 least 1572864, its default"
             ))
         }
-        (_, RESOURCE_EXHAUSTED) if message.contains("database space exceeded") => {
+        // The answer to an authentication.
+        (_, FAILED_PRECONDITION) if says("authentication is not enabled") => {
+            Refusal::Refused(Failure::NotApplied("etcd has no authentication".into()))
+        }
+        (_, PERMISSION_DENIED) if says("permission denied") => refused(format!(
+            "the etcd user {} may not use {path} for keys below {prefix}: etcdctl role \
+             grant-permission ROLE readwrite --prefix=true {prefix}",
+            user.unwrap_or("of this connection")
+        )),
+        (_, RESOURCE_EXHAUSTED) if says("database space exceeded") => {
             Refusal::Refused(Failure::Full(
                 "etcd has no space left: compact and defragment it or raise \
                  --quota-backend-bytes, and then run etcdctl alarm disarm"
-                    .to_owned(),
+                    .into(),
             ))
         }
-        (_, RESOURCE_EXHAUSTED) if message.contains("larger than max") => too_large(bytes),
-        (_, RESOURCE_EXHAUSTED) if message.contains("too many requests") => {
-            Refusal::Member(Failure::NotApplied(format!("etcd at {url}: {message}")))
+        (_, RESOURCE_EXHAUSTED) if says("too many requests") => {
+            Refusal::Member(Failure::NotApplied(said))
         }
         (_, 0) => Refusal::Unknown(format!(
             "{url} answers {status} to {path}: {}",
             beginning(&text)
         )),
-        _ => Refusal::Unknown(format!("etcd at {url}: {message}")),
+        _ => Refusal::Unknown(said),
     }
 }
 
-fn common_name() -> String {
-    "etcd takes no client certificate with a common name at its gateway: write a user into home, and \
-     password_file, or use a certificate without a common name"
-        .to_owned()
-}
-
-fn too_large(bytes: usize) -> Refusal {
-    Refusal::Refused(Failure::Misconfigured(format!(
-        "etcd refuses a request of {bytes} bytes: set its option --max-request-bytes to at least \
-         1572864, its default"
-    )))
-}
+const COMMON_NAME: &str = "etcd takes no client certificate with a common name at its gateway: write a user \
+    into home, and password_file, or use a certificate without a common name";
 
 /// Returns the beginning of a body that is not etcd's, in one line.
 fn beginning(body: &str) -> String {

@@ -6,8 +6,8 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 use super::{Compaction, EtcdAccess, EtcdHome};
+use crate::Register;
 use crate::support::etcd::Etcd;
-use crate::{Files, Register};
 
 const ATTEMPT: Duration = Duration::from_secs(60);
 

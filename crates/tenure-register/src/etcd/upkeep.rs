@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tracing::{debug, warn};
 
-use super::{Compaction, EtcdHome, TXN, range_of_prefix, transaction};
-use crate::{Failure, HomeFacts, note_warning};
+use super::{Compaction, EtcdHome, range_of_prefix};
+use crate::{Failure, HomeFacts, lock, note_warning};
 
 /// The interval of automatic compactions, and the age of the revisions that they keep.
 const COMPACT_EVERY: Duration = Duration::from_secs(300);
@@ -23,14 +23,15 @@ const WARN_EVERY: Duration = Duration::from_secs(60);
 /// The used share from which the operator is warned.
 const WARN_FROM: f64 = 0.8;
 
-/// The periodic work of the owner of a log, and its results.
+/// The periodic work of the owner of a log, and its results. A time that is `None` has come.
+#[derive(Default)]
 pub(super) struct Upkeep {
     /// The time of the last compaction, and the revision of that time.
     compacted: Option<(Instant, u64)>,
     /// The reason why etcd is not compacted by this program, and the remedy.
     pub(super) warning: Option<String>,
-    watch_at: Instant,
-    warn_at: Instant,
+    watch_at: Option<Instant>,
+    warn_at: Option<Instant>,
     /// The size of the database and its quota.
     pub(super) size: HomeFacts,
 }
@@ -38,20 +39,21 @@ pub(super) struct Upkeep {
 impl EtcdHome {
     /// Does the work that is due. Without the right to it the work is left to etcd's operator.
     pub(super) async fn maintain_at(&self, now: Instant) {
-        let revision = self.state().revision;
         let (watches, due) = {
-            let mut upkeep = self.upkeep();
-            let due = upkeep.revision_to_compact(self.access.compact, revision, now);
-            (now >= upkeep.watch_at, due)
+            let mut state = lock(&self.state);
+            let (compact, revision) = (self.access.compact, state.revision);
+            let due = state.upkeep.revision_to_compact(compact, revision, now);
+            (Some(now) >= state.upkeep.watch_at, due)
         };
         if watches {
-            self.state().check_version_again();
+            lock(&self.state).check_version_again();
             let size = self.metrics().await.as_deref().and_then(size_of);
-            self.upkeep().note_size(size.unwrap_or_default(), now);
+            let size = size.unwrap_or_default();
+            lock(&self.state).upkeep.note_size(size, now);
         }
         if let Some(revision) = due {
             match self.compact(revision).await {
-                Ok(warning) => note_warning(&mut self.upkeep().warning, warning),
+                Ok(warning) => note_warning(&mut lock(&self.state).upkeep.warning, warning),
                 // Another program may have compacted it.
                 Err(error) => debug!(%error, "etcd was not compacted"),
             }
@@ -86,34 +88,21 @@ impl EtcdHome {
             range["count_only"] = true.into();
             json!({"request_range": range})
         };
-        let counts = transaction(["", &self.access.prefix].into_iter().map(count));
-        let answer = self.ask(TXN, &counts).await?;
-        let count = |at: usize| answer.body["responses"][at]["response_range"]["count"].as_str();
+        let counts = ["", &self.access.prefix].map(count);
+        let counts = self.execute(counts.into()).await?;
+        let count = |at: usize| counts[at].body["response_range"]["count"].as_str();
         Ok(count(0) != count(1))
     }
 }
 
 impl Upkeep {
-    pub(super) fn new(now: Instant) -> Self {
-        Self {
-            compacted: None,
-            warning: None,
-            watch_at: now,
-            warn_at: now,
-            size: HomeFacts::default(),
-        }
-    }
-
     fn note_size(&mut self, size: HomeFacts, now: Instant) {
         let warning = warning(&size);
         self.size = size;
-        self.watch_at = now
-            + match warning {
-                Some(_) => WATCH_FULL_EVERY,
-                None => WATCH_EVERY,
-            };
-        if let Some(warning) = warning.filter(|_| now >= self.warn_at) {
-            self.warn_at = now + WARN_EVERY;
+        let every = warning.as_ref().map_or(WATCH_EVERY, |_| WATCH_FULL_EVERY);
+        self.watch_at = Some(now + every);
+        if let Some(warning) = warning.filter(|_| Some(now) >= self.warn_at) {
+            self.warn_at = Some(now + WARN_EVERY);
             warn!("{warning}");
         }
     }
@@ -176,7 +165,7 @@ mod tests {
     #[test]
     fn a_compaction_keeps_the_revisions_of_the_last_interval() {
         let start = Instant::now();
-        let mut upkeep = Upkeep::new(start);
+        let mut upkeep = Upkeep::default();
         let mut due = |seconds, revision| {
             let now = start + Duration::from_secs(seconds);
             upkeep.revision_to_compact(Compaction::Auto, revision, now)
@@ -193,7 +182,7 @@ mod tests {
     #[test]
     fn the_interval_can_be_set_and_compaction_turned_off() {
         let start = Instant::now();
-        let mut upkeep = Upkeep::new(start);
+        let mut upkeep = Upkeep::default();
         let mut due = |compact, seconds| {
             let now = start + Duration::from_secs(seconds);
             upkeep.revision_to_compact(compact, 5, now)

@@ -60,14 +60,12 @@ impl PostgresAccess {
         let (place, text) = match &self.url {
             PostgresUrl::File(path) => {
                 let place = format!("home_file: {}", path.display());
-                match fs::read_to_string(path) {
-                    Ok(text) => (place, text),
-                    Err(error) => return Err(Failure::Misconfigured(format!("{place}: {error}"))),
-                }
+                (place, fs::read_to_string(path))
             }
-            PostgresUrl::Text(text) => ("home".to_owned(), text.clone()),
+            PostgresUrl::Text(text) => ("home".to_owned(), Ok(text.clone())),
         };
         let wrong = |error| Failure::Misconfigured(format!("{place}: {error}"));
+        let text = text.map_err(|error| wrong(error.to_string()))?;
         let variable = |name: &str| std::env::var(name).ok();
         let settings = Settings::parse(&text, attempt, variable).map_err(wrong)?;
         let tls = MakeRustlsConnect::new(settings.tls.config().map_err(wrong)?);

@@ -76,13 +76,11 @@ fn outcome(code: &SqlState, is_error: bool, stage: Stage, text: String) -> Failu
 
 /// Returns the message of the server, with its SQLSTATE.
 pub(super) fn text_of(reported: &DbError) -> String {
-    let detail = match reported.detail() {
-        Some(detail) => format!(" ({detail})"),
-        None => String::new(),
-    };
+    let detail = reported.detail().map(|detail| format!(" ({detail})"));
     format!(
-        "{}{detail} [{}]",
+        "{}{} [{}]",
         reported.message(),
+        detail.unwrap_or_default(),
         reported.code().code()
     )
 }

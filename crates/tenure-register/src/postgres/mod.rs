@@ -25,9 +25,8 @@ mod opening;
 mod session;
 mod settings;
 
-use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -43,8 +42,8 @@ use self::opening::{humane, quoted};
 use self::session::PostgresSession;
 use crate::tls::TlsCheck;
 use crate::{
-    Expected, Failure, Files, HomeFacts, Identity, Read, Register, RegisterKey, Replaced, Version,
-    check_size, note_warning,
+    Expected, Failure, HomeFacts, Identity, Read, Register, RegisterKey, Replaced, Version,
+    check_size, lock, note_warning,
 };
 
 /// A schema of PostgreSQL with the tables `register` and `file`, which are created if they are
@@ -68,12 +67,12 @@ pub struct PostgresHome {
 }
 
 /// The periodic work and its results.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Upkeep {
     /// The version of the server that was connected last, as a number: 150018 is 15.18.
     version: Option<u32>,
-    /// The standbys are checked at this time.
-    check_at: Instant,
+    /// The standbys are checked at this time; `None` for now.
+    check_at: Option<Instant>,
     /// The warning about the standbys.
     warning: Option<String>,
 }
@@ -106,10 +105,11 @@ const DURABLE: &str = "(select set_config('synchronous_commit', 'on', true),
     set_config('client_min_messages', 'warning', true),
     set_config('lock_timeout', '{ms}', true)) as durable";
 
-/// Reads registers with these keys. A standby has no current file of the log, so it does not answer.
+/// Reads the registers with these keys. A standby has no current file of the log, so it does not answer.
 const READ: &str = "select (select {id}), r.version,
-        case when r.version is distinct from $2 then r.value end, r.key
-    from (select 1) as one left join {s}.register r on r.key = any($1)";
+        case when r.version is distinct from $2 then r.value end
+    from unnest($1) with ordinality as asked(key, number)
+    left join {s}.register r on r.key = asked.key order by number";
 
 /// Does one of the next two, and reads the register as it was when the statement began.
 const WRITE: &str = "with home as (select {id} as id), won as ({write} returning r.version)
@@ -172,20 +172,8 @@ impl PostgresHome {
             permits: Semaphore::new(MOST_CONNECTIONS),
             idle: Mutex::default(),
             first: AtomicUsize::new(0),
-            upkeep: Mutex::new(Upkeep {
-                version: None,
-                check_at: Instant::now(),
-                warning: None,
-            }),
+            upkeep: Mutex::default(),
         })
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<PostgresSession>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn upkeep(&self) -> MutexGuard<'_, Upkeep> {
-        self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends a statement, over a connection that no other request uses. If the caller gives the request
@@ -197,7 +185,7 @@ impl PostgresHome {
                 humane(self.attempt)
             )));
         };
-        let idle = self.idle().pop();
+        let idle = lock(&self.idle).pop();
         let session = match idle.filter(|session| !session.client.is_closed()) {
             Some(session) => session,
             None => self.open().await?,
@@ -213,27 +201,27 @@ impl PostgresHome {
         });
         if let Ok(_) | Err(Failure::Misconfigured(_)) = answer {
             // A new connection would create tables that were deleted.
-            self.idle().push(session);
+            lock(&self.idle).push(session);
         } else {
             // The server may have become a standby. Or it is a former primary that waits for its standby
             // for ever and keeps the locks of rows, and the standby was promoted. The other connections
             // lead to the same server, so the next one of the connection string is asked.
-            self.idle().clear();
+            lock(&self.idle).clear();
             self.first.fetch_add(1, Ordering::Relaxed);
         }
         answer
     }
 
-    /// Reads registers: one row at least, and one for each that there is.
     async fn select(
         &self,
         keys: &[RegisterKey],
         known: Option<&Version>,
-    ) -> Result<Vec<Row>, Failure> {
+    ) -> Result<Vec<Read>, Failure> {
         let keys: Vec<&str> = keys.iter().map(RegisterKey::as_str).collect();
         let known = known.map(Version::as_str);
         let parameters: [Parameter<'_>; 2] = [(&keys, Type::TEXT_ARRAY), (&known, Type::TEXT)];
-        self.query(READ, &parameters).await
+        let rows = self.query(READ, &parameters).await?;
+        rows.iter().map(read).collect()
     }
 }
 
@@ -244,17 +232,16 @@ fn read(row: &Row) -> Result<Read, Failure> {
     Ok(match (column::<Option<&str>>(row, 1)?, value) {
         (None, _) => Read::Absent(identity),
         (Some(_), None) => Read::Unchanged(identity),
-        (Some(version), Some(value)) => Read::Found {
-            version: Version::new(version),
-            value: Bytes::copy_from_slice(value),
-            identity,
-        },
+        (Some(version), Some(value)) => {
+            let value = Bytes::copy_from_slice(value);
+            Read::found(Version::new(version), value, identity, None)
+        }
     })
 }
 
-fn first(rows: &[Row]) -> Result<&Row, Failure> {
+fn first<T>(rows: impl IntoIterator<Item = T>) -> Result<T, Failure> {
     let missing = || Failure::Unknown("PostgreSQL: an answer without a row".into());
-    rows.first().ok_or_else(missing)
+    rows.into_iter().next().ok_or_else(missing)
 }
 
 fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, Failure> {
@@ -265,8 +252,7 @@ fn column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, Failure> 
 #[async_trait]
 impl Register for PostgresHome {
     async fn read(&self, key: &RegisterKey, known: Option<&Version>) -> Result<Read, Failure> {
-        let rows = self.select(std::slice::from_ref(key), known).await?;
-        read(first(&rows)?)
+        first(self.select(std::slice::from_ref(key), known).await?)
     }
 
     async fn replace(
@@ -302,10 +288,7 @@ impl Register for PostgresHome {
         let text = format!("PostgreSQL: {key} was changed at the same time");
         Err(Failure::NotApplied(text))
     }
-}
 
-#[async_trait]
-impl Files for PostgresHome {
     async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
         check_size(name, &content)?;
         let parameters: [Parameter<'_>; 2] =
@@ -335,37 +318,27 @@ impl Files for PostgresHome {
     }
 
     async fn read_many(&self, keys: &[RegisterKey]) -> Result<Vec<Read>, Failure> {
-        let rows = self.select(keys, None).await?;
-        let identity = read(first(&rows)?)?.identity().clone();
-        let mut found = HashMap::new();
-        for row in &rows {
-            found.insert(column::<Option<&str>>(row, 3)?, read(row)?);
-        }
-        let reads = keys.iter().map(|key| {
-            let found = found.get(&Some(key.as_str())).cloned();
-            found.unwrap_or_else(|| Read::Absent(identity.clone()))
-        });
-        Ok(reads.collect())
+        self.select(keys, None).await
     }
 
     /// Checks that a fail-over which is declared lossless can be so.
     async fn maintain(&self) {
         let now = Instant::now();
-        if self.access.failover == Failover::None || now < self.upkeep().check_at {
+        if self.access.failover == Failover::None || Some(now) < lock(&self.upkeep).check_at {
             return;
         }
-        self.upkeep().check_at = now + CHECK_EVERY;
+        lock(&self.upkeep).check_at = Some(now + CHECK_EVERY);
         let rows = self.query(STANDBYS, &[]).await;
         let found = rows.and_then(|rows| column::<bool>(first(&rows)?, 0));
         // Without an answer nothing is known.
         if let Ok(may_lose) = found {
             let warning = may_lose.then(|| MAY_LOSE.to_owned());
-            note_warning(&mut self.upkeep().warning, warning);
+            note_warning(&mut lock(&self.upkeep).warning, warning);
         }
     }
 
     fn facts(&self) -> HomeFacts {
-        let upkeep = self.upkeep();
+        let upkeep = lock(&self.upkeep);
         let text = |version| format!("{}.{}", version / 10_000, version % 10_000).into();
         HomeFacts {
             version: upkeep.version.map(text),

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
-
 use tokio_postgres::types::Type;
 
 use super::PostgresHome;
 use super::access::Failover;
 use super::session::PostgresSession;
 use super::settings::Settings;
-use crate::{Failure, describe};
+use crate::{Failure, describe, lock};
 
 /// The version of PostgreSQL from which on everything here works.
 const LEAST_VERSION: u32 = 130_000;
@@ -65,7 +64,7 @@ impl PostgresHome {
     /// [`Failure::NotApplied`] or [`Failure::Misconfigured`], with the reasons of all servers.
     pub(super) async fn open(&self) -> Result<PostgresSession, Failure> {
         // The file of the connection string may have a new password.
-        let (Settings { servers, user, .. }, tls) = self.access.read(self.attempt)?;
+        let (Settings { servers, .. }, tls) = self.access.read(self.attempt)?;
         let (first, count) = (self.first.load(Ordering::Relaxed), servers.len());
         // A server that does not answer must leave time for another one. A busy one may take longer
         // to accept a connection and to check a password than to execute a statement.
@@ -79,13 +78,14 @@ impl PostgresHome {
             self.first.store(number % count, Ordering::Relaxed);
             let open = async {
                 let mut session = PostgresSession::connect(server, &tls).await?;
-                check(&mut session, &self.access.schema, &user).await?;
+                let user = server.config.get_user().unwrap_or_default();
+                self.check(&mut session, user).await?;
                 identify(&mut session, self.access.failover).await?;
                 Ok(session)
             };
             match timeout(limit, open).await {
                 Ok(Ok(session)) => {
-                    self.upkeep().version = Some(session.version);
+                    lock(&self.upkeep).version = Some(session.version);
                     return Ok(session);
                 }
                 Ok(Err(failure)) => {
@@ -100,67 +100,64 @@ impl PostgresHome {
             false => Failure::NotApplied(texts.join("; ")),
         })
     }
+
+    /// Checks the server, and creates the tables if there are none.
+    async fn check(&self, session: &mut PostgresSession, user: &str) -> Result<(), Failure> {
+        let (name, schema) = (session.name.clone(), &self.schema);
+        let quoted_user = quoted(user);
+        for _ in 0..CREATE_ATTEMPTS {
+            let inspected = session
+                .client
+                .query_typed_one(INSPECT, &[(&self.access.schema, Type::TEXT)])
+                .await;
+            let row = inspected.map_err(|error| session.not_ready(&error))?;
+            let value = |column| row.try_get(column).unwrap_or_default();
+            if let Some(failure) = unfit(&name, &value) {
+                return Err(failure);
+            }
+            session.version = value(0).parse().unwrap_or_default();
+            let (has_schema, database) = (value(5) == "true", value(6));
+            if value(7) == "true" {
+                session.name = format!("{name}, database {database}, schema {schema}");
+                return Ok(());
+            }
+            let (create_schema, grant) = match has_schema {
+                true => (
+                    "",
+                    format!("grant usage, create on schema {schema} to {quoted_user}"),
+                ),
+                false => (
+                    "create schema {s};",
+                    format!("create schema {schema} authorization {quoted_user}"),
+                ),
+            };
+            let create = [create_schema, TABLES].concat().replace("{s}", schema);
+            let Err(error) = session.client.batch_execute(&create).await else {
+                continue;
+            };
+            match error.code().map_or("", SqlState::code) {
+                // Another client has created the same at the same time.
+                "23505" | "42P06" | "42P07" | "XX000" | "40P01" => {}
+                "42501" => {
+                    return Err(Failure::Misconfigured(format!(
+                        "{name}: user {user} may not create the tables of tenure in schema \
+                         {schema} of database {database} ({}). An administrator of that database \
+                         has to run: {grant}",
+                        describe(&error),
+                    )));
+                }
+                _ => return Err(session.not_ready(&error)),
+            }
+        }
+        Err(Failure::NotApplied(format!(
+            "{name}: the tables could not be created, because others create them at the same time"
+        )))
+    }
 }
 
 /// Returns the name of a schema or a user as a part of a statement.
 pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// Checks the server, and creates the tables if there are none.
-async fn check(session: &mut PostgresSession, schema: &str, user: &str) -> Result<(), Failure> {
-    let name = session.name.clone();
-    let quoted_schema = quoted(schema);
-    for _ in 0..CREATE_ATTEMPTS {
-        let inspected = session
-            .client
-            .query_typed_one(INSPECT, &[(&schema, Type::TEXT)])
-            .await;
-        let row = inspected.map_err(|error| session.not_ready(&error))?;
-        let value = |column| row.try_get(column).unwrap_or_default();
-        if let Some(failure) = unfit(&name, &value) {
-            return Err(failure);
-        }
-        session.version = value(0).parse().unwrap_or_default();
-        let (has_schema, database) = (value(5) == "true", value(6));
-        if value(7) == "true" {
-            session.name = format!("{name}, database {database}, schema {quoted_schema}");
-            return Ok(());
-        }
-        let create_schema = match has_schema {
-            true => "",
-            false => "create schema {s};",
-        };
-        let create = [create_schema, TABLES]
-            .concat()
-            .replace("{s}", &quoted_schema);
-        let Err(error) = session.client.batch_execute(&create).await else {
-            continue;
-        };
-        match error.code().map_or("", SqlState::code) {
-            // Another client has created the same at the same time.
-            "23505" | "42P06" | "42P07" | "XX000" | "40P01" => {}
-            "42501" => {
-                let quoted_user = quoted(user);
-                let grant = match has_schema {
-                    true => {
-                        format!("grant usage, create on schema {quoted_schema} to {quoted_user}")
-                    }
-                    false => format!("create schema {quoted_schema} authorization {quoted_user}"),
-                };
-                return Err(Failure::Misconfigured(format!(
-                    "{name}: user {user} may not create the tables of tenure in schema \
-                     {quoted_schema} of database {database} ({}). An administrator of that database \
-                     has to run: {grant}",
-                    describe(&error),
-                )));
-            }
-            _ => return Err(session.not_ready(&error)),
-        }
-    }
-    Err(Failure::NotApplied(format!(
-        "{name}: the tables could not be created, because others create them at the same time"
-    )))
 }
 
 /// Chooses the expression of the identity, and checks that it can be read.

@@ -1,24 +1,24 @@
 //! One connection to one PostgreSQL server, and its warnings.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_postgres::{AsyncMessage, Client, Error, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::Parameter;
 use super::error::{Stage, failure, text_of};
 use super::settings::Server;
-use crate::Failure;
+use crate::{Failure, lock};
 
 /// A connection that is ready for calls.
+#[derive(Debug)]
 pub(super) struct PostgresSession {
     pub(super) client: Client,
     /// Reads and writes the socket. It is closed when the session is dropped.
-    link: JoinHandle<()>,
+    _link: JoinSet<()>,
     /// The warnings of the server since the last call began.
     warnings: Arc<Mutex<Vec<String>>>,
     /// The host and port of the server, its database and the schema, for messages.
@@ -33,22 +33,24 @@ impl PostgresSession {
     /// Connects to a server. The session is not set up yet.
     pub(super) async fn connect(server: &Server, tls: &MakeRustlsConnect) -> Result<Self, Failure> {
         let connected = server.config.connect(tls.clone()).await;
-        let (client, mut link) =
+        let (client, mut connection) =
             connected.map_err(|error| failure(&error, Stage::Before, &server.name))?;
         let warnings = Arc::<Mutex<Vec<String>>>::default();
         let heard = Arc::clone(&warnings);
-        let link = async move {
+        let mut link = JoinSet::new();
+        link.spawn(async move {
             // The server sends the warnings of a commit before it reports the end of the statement,
             // and the caller gets that report from the next poll.
-            while let Some(Ok(message)) = poll_fn(|context| link.poll_message(context)).await {
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await
+            {
                 if let AsyncMessage::Notice(notice) = message {
                     lock(&heard).push(text_of(&notice));
                 }
             }
-        };
+        });
         Ok(Self {
             client,
-            link: tokio::spawn(link),
+            _link: link,
             warnings,
             name: server.name.clone(),
             version: 0,
@@ -84,22 +86,5 @@ impl PostgresSession {
     /// Returns the failure of a call whose statement was not sent.
     pub(super) fn not_ready(&self, error: &Error) -> Failure {
         failure(error, Stage::Before, &self.name)
-    }
-}
-
-fn lock(warnings: &Mutex<Vec<String>>) -> MutexGuard<'_, Vec<String>> {
-    warnings.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Drop for PostgresSession {
-    fn drop(&mut self) {
-        self.link.abort();
-    }
-}
-
-impl fmt::Debug for PostgresSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut f = f.debug_struct("PostgresSession");
-        f.field("name", &self.name).finish_non_exhaustive()
     }
 }

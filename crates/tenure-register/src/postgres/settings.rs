@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use tenure_core::file_path;
 use tokio_postgres::Config;
-use tokio_postgres::config::{ChannelBinding, SslMode};
+use tokio_postgres::config::SslMode;
 use tracing::warn;
 
 use super::error::TLS;
-use crate::HomeUrl;
 use crate::tls::{Tls, TlsCheck};
+use crate::{HomeUrl, describe};
 
 /// A right connection string, for messages.
 const EXAMPLE: &str = "write `postgres://tenure@a,b/tenure?sslmode=verify-full`, with \
@@ -34,7 +34,6 @@ const KNOWN: &str = "host, port, dbname, user, password, passfile, sslmode, sslr
 pub(super) struct Settings {
     /// The servers, in the order of the string. Each configuration has one host.
     pub(super) servers: Vec<Server>,
-    pub(super) user: String,
     pub(super) tls: Tls,
 }
 
@@ -60,11 +59,14 @@ impl Settings {
     ) -> Result<Self, String> {
         let mut settings = settings_of(text, &variable)?;
         let mut take = |key: &str| settings.remove(key);
-        let (hosts, ports, mode) = (take("host"), take("port"), take("sslmode"));
+        // The home has read these.
+        let _ = (take("schema"), take("failover"));
+        let hosts = take("host").unwrap_or_default();
+        let ports = take("port").unwrap_or_else(|| "5432".into());
+        let mode = take("sslmode");
         // Each new connection asks the server whether it accepts writes.
-        if take("target_session_attrs")
-            .is_some_and(|it| !["any", "primary", "read-write"].contains(&&*it))
-        {
+        let server = take("target_session_attrs").unwrap_or_else(|| "any".into());
+        if !["any", "primary", "read-write"].contains(&&*server) {
             let right = "read-write: the log is written";
             return Err(invalid("target_session_attrs", right));
         }
@@ -81,10 +83,6 @@ impl Settings {
         let folder = variable("HOME").unwrap_or_default();
         let passwords = path("passfile")?.unwrap_or_else(|| Path::new(&folder).join(".pgpass"));
 
-        let (hosts, ports) = (
-            hosts.unwrap_or_default(),
-            ports.as_deref().unwrap_or("5432"),
-        );
         let hosts: Vec<&str> = hosts.split(',').collect();
         if hosts.contains(&"") {
             return Err(format!("host is missing; {EXAMPLE}"));
@@ -116,13 +114,11 @@ impl Settings {
             }
         };
         let config = config_of(settings, check, attempt)?;
-        let user = config.get_user().unwrap_or_default().to_owned();
-        if user.is_empty() {
+        if config.get_user().is_none() {
             return Err(format!("user is missing; {EXAMPLE}"));
         }
         Ok(Self {
-            servers: servers(&hosts, ports, &config, &passwords)?,
-            user,
+            servers: servers(&hosts, &ports, &config, &passwords)?,
             tls: Tls {
                 names: &TLS,
                 authorities,
@@ -193,46 +189,32 @@ fn invalid(key: &str, right: &str) -> String {
     format!("the value of {key} is not valid: use {right}")
 }
 
+/// The defaults of the driver's settings. A connection is given up after an attempt. So the times only find
+/// a peer that is gone while the connection is idle, and end what is left of a connection in the kernel.
+const DEFAULTS: &str = "application_name=tenure keepalives_idle=5 keepalives_interval=2 \
+    keepalives_retries=3";
+
 /// Returns the configuration of the driver with these settings.
 fn config_of(
     settings: BTreeMap<String, String>,
     check: TlsCheck,
     attempt: Duration,
 ) -> Result<Config, String> {
-    let mut config = Config::new();
-    config
-        .ssl_mode(match check {
-            TlsCheck::Off => SslMode::Disable,
-            _ => SslMode::Require,
-        })
-        .application_name("tenure")
-        // A connection is given up after an attempt. So these times only find a peer that is gone while
-        // the connection is idle, and end what is left of a connection in the kernel.
-        .keepalives_idle(Duration::from_secs(5))
-        .keepalives_interval(Duration::from_secs(2))
-        .keepalives_retries(3)
-        .tcp_user_timeout(attempt * 2);
+    let mut text = DEFAULTS.to_owned();
     for (key, value) in settings {
-        match (&*key, &*value) {
-            ("user", _) => config.user(value),
-            ("password", _) => config.password(value),
-            ("dbname", _) => config.dbname(value),
-            ("options", _) => config.options(value),
-            ("application_name", _) => config.application_name(value),
-            ("connect_timeout", seconds) => match seconds.parse() {
-                // As in libpq, 0 is no limit.
-                Ok(0) => &mut config,
-                Ok(seconds) => config.connect_timeout(Duration::from_secs(seconds)),
-                Err(_) => return Err(invalid(&key, "a whole number")),
-            },
-            ("channel_binding", "disable") => config.channel_binding(ChannelBinding::Disable),
-            ("channel_binding", "prefer") => config.channel_binding(ChannelBinding::Prefer),
-            ("channel_binding", "require") => config.channel_binding(ChannelBinding::Require),
-            ("channel_binding", _) => return Err(invalid(&key, "disable, prefer or require")),
-            // The others are not about one connection.
-            _ => &mut config,
-        };
+        let value = value.replace('\\', "\\\\").replace('\'', "\\'");
+        text = format!("{text} {key}='{value}'");
     }
+    let config = text.parse::<Config>();
+    // The text of the error is not shown: it must not show a part of a password.
+    let mut config = config.map_err(|error| match describe(&error) {
+        text if text.contains("connect_timeout") => invalid("connect_timeout", "a whole number"),
+        _ => invalid("channel_binding", "disable, prefer or require"),
+    })?;
+    config.tcp_user_timeout(attempt * 2).ssl_mode(match check {
+        TlsCheck::Off => SslMode::Disable,
+        _ => SslMode::Require,
+    });
     Ok(config)
 }
 
@@ -310,6 +292,8 @@ fn password_in(line: &str, place: [&str; 4]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use tokio_postgres::config::ChannelBinding;
+
     use super::*;
 
     fn parse(text: &str) -> Result<Settings, String> {
@@ -327,8 +311,8 @@ mod tests {
         let settings = parse(url).unwrap();
         assert_eq!(names(&settings), ["a:5433", "b:5434"]);
         assert_eq!(settings.tls.check, TlsCheck::Host);
-        assert_eq!(settings.user, "me");
         let config = &settings.servers[1].config;
+        assert_eq!(config.get_user(), Some("me"));
         assert_eq!(config.get_password(), Some(&b"p@ \\ss'w"[..]));
         assert_eq!(config.get_dbname(), Some("d"));
         assert_eq!(config.get_ssl_mode(), SslMode::Require);
@@ -372,10 +356,9 @@ mod tests {
         let settings = with("postgres://u:p@c:1/d?sslmode=disable", &all);
         assert_eq!(names(&settings), ["c:1"]);
         assert_eq!(settings.tls.check, TlsCheck::Off);
-        assert_eq!(
-            (&*settings.user, &*password(&settings.servers[0])),
-            ("u", "p")
-        );
+        let server = &settings.servers[0];
+        assert_eq!(server.config.get_user(), Some("u"));
+        assert_eq!(password(server), "p");
         let folder = tempfile::tempdir().unwrap();
         fs::copy(file.path(), folder.path().join(".pgpass")).unwrap();
         let home = ("HOME", folder.path().to_str().unwrap());

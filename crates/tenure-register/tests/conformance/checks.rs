@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
 use tenure_register::{
-    Bytes, Expected, Failure, Files, Identity, MOST_BYTES, Read, RegisterKey, Replaced, Version,
+    Bytes, Expected, Failure, Identity, MOST_BYTES, Read, Register, RegisterKey, Replaced, Version,
 };
 
 /// Runs all checks. The connections are of one home, and no other check uses this part of it.
-pub(crate) async fn pass(connections: &[&dyn Files], part: &str) {
+pub(crate) async fn pass(connections: &[&dyn Register], part: &str) {
     let part: RegisterKey = part.parse().unwrap();
     let home = connections[0];
     let key = |name: &str| -> RegisterKey { format!("{part}/{name}").parse().unwrap() };
@@ -26,7 +26,7 @@ pub(crate) async fn pass(connections: &[&dyn Files], part: &str) {
 }
 
 async fn a_value_is_replaced_only_if_it_has_the_expected_version(
-    home: &dyn Files,
+    home: &dyn Register,
     key: &RegisterKey,
 ) {
     let identity = absent(home, key).await;
@@ -47,7 +47,7 @@ async fn a_value_is_replaced_only_if_it_has_the_expected_version(
     assert!(matches!(refused, Read::Absent(_)), "{refused:?}");
 }
 
-async fn a_read_with_the_known_version_has_no_value(home: &dyn Files, key: &RegisterKey) {
+async fn a_read_with_the_known_version_has_no_value(home: &dyn Register, key: &RegisterKey) {
     let identity = absent(home, key).await;
     let first = done(create(home, key, &identity, "first").await);
     let read = home.read(key, Some(&first)).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_read_with_the_known_version_has_no_value(home: &dyn Files, key: &Regi
     assert_eq!(found(read), (second, "second".into()));
 }
 
-async fn a_replace_for_another_home_changes_nothing(home: &dyn Files, key: &RegisterKey) {
+async fn a_replace_for_another_home_changes_nothing(home: &dyn Register, key: &RegisterKey) {
     let identity = absent(home, key).await;
     let other = Identity::new("another home");
     let refused = changed(create(home, key, &other, "x").await);
@@ -70,7 +70,7 @@ async fn a_replace_for_another_home_changes_nothing(home: &dyn Files, key: &Regi
     assert_eq!(found(refused), (first, "first".into()));
 }
 
-async fn a_repeated_replace_changes_nothing(home: &dyn Files, key: &RegisterKey) {
+async fn a_repeated_replace_changes_nothing(home: &dyn Register, key: &RegisterKey) {
     let identity = absent(home, key).await;
     let first = done(create(home, key, &identity, "first").await);
     // Whether the home answers that it is done or shows the present value, there is one write.
@@ -95,7 +95,7 @@ async fn a_repeated_replace_changes_nothing(home: &dyn Files, key: &RegisterKey)
     }
 }
 
-async fn versions_never_return(home: &dyn Files, key: &RegisterKey) {
+async fn versions_never_return(home: &dyn Register, key: &RegisterKey) {
     let identity = absent(home, key).await;
     let mut version = done(create(home, key, &identity, "0").await);
     let mut versions = HashSet::from([version.as_str().to_owned()]);
@@ -107,7 +107,7 @@ async fn versions_never_return(home: &dyn Files, key: &RegisterKey) {
     }
 }
 
-async fn keys_are_apart(home: &dyn Files, part: &RegisterKey) {
+async fn keys_are_apart(home: &dyn Register, part: &RegisterKey) {
     let names = ["a", "a/b", "a/b/c", "a.b", "a_b", "a-b", "A", "ab"];
     let keys: Vec<RegisterKey> = names
         .iter()
@@ -125,7 +125,7 @@ async fn keys_are_apart(home: &dyn Files, part: &RegisterKey) {
     }
 }
 
-async fn values_of_each_size_come_back(home: &dyn Files, key: &RegisterKey) {
+async fn values_of_each_size_come_back(home: &dyn Register, key: &RegisterKey) {
     let identity = absent(home, key).await;
     let bytes = |length: usize| -> Bytes { (0..length).map(|at| (at * 31 % 251) as u8).collect() };
     let mut expected = Expected {
@@ -148,7 +148,7 @@ async fn values_of_each_size_come_back(home: &dyn Files, key: &RegisterKey) {
     assert_eq!(value.len(), most);
 }
 
-async fn one_of_several_writers_wins(connections: &[&dyn Files], part: &RegisterKey) {
+async fn one_of_several_writers_wins(connections: &[&dyn Register], part: &RegisterKey) {
     for round in 0..10 {
         let key: RegisterKey = format!("{part}/race-{round}").parse().unwrap();
         let identity = absent(connections[0], &key).await;
@@ -181,7 +181,7 @@ async fn one_of_several_writers_wins(connections: &[&dyn Files], part: &Register
 
 /// With the version of a later value, a reader would replace a value that it has never seen.
 async fn a_read_during_writes_shows_the_version_of_its_value(
-    connections: &[&dyn Files],
+    connections: &[&dyn Register],
     key: &RegisterKey,
 ) {
     const WRITES: usize = 300;
@@ -199,7 +199,7 @@ async fn a_read_during_writes_shows_the_version_of_its_value(
             written.insert(version.as_str().to_owned(), value.into());
         }
     };
-    let read = async |home: &dyn Files| {
+    let read = async |home: &dyn Register| {
         for _ in 0..WRITES {
             // A home may be late, but not wrong.
             if let Ok(read) = home.read(key, None).await {
@@ -216,7 +216,7 @@ async fn a_read_during_writes_shows_the_version_of_its_value(
     }
 }
 
-async fn several_registers_are_read_at_once(home: &dyn Files, part: &RegisterKey) {
+async fn several_registers_are_read_at_once(home: &dyn Register, part: &RegisterKey) {
     let names = ["2", "missing", "1", "2"];
     let keys = names.map(|name| format!("{part}/many/{name}").parse().unwrap());
     for key in [&keys[0], &keys[2]] {
@@ -249,7 +249,7 @@ async fn several_registers_are_read_at_once(home: &dyn Files, part: &RegisterKey
     assert_eq!(none, []);
 }
 
-async fn files_are_written_listed_and_deleted(home: &dyn Files, folder: &RegisterKey) {
+async fn files_are_written_listed_and_deleted(home: &dyn Register, folder: &RegisterKey) {
     let name = |name: &str| -> RegisterKey { format!("{folder}/{name}").parse().unwrap() };
     assert_eq!(home.list(folder).await.unwrap(), []);
     let names = [name("b"), name("a"), name("c/d"), name("c/e")];
@@ -299,7 +299,7 @@ async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
 }
 
 /// Checks that there is no value, and returns the identity of the home.
-pub(crate) async fn absent(home: &dyn Files, key: &RegisterKey) -> Identity {
+pub(crate) async fn absent(home: &dyn Register, key: &RegisterKey) -> Identity {
     match home.read(key, None).await.unwrap() {
         Read::Absent(identity) => identity,
         read => panic!("{key} has a value: {read:?}"),
@@ -307,7 +307,7 @@ pub(crate) async fn absent(home: &dyn Files, key: &RegisterKey) -> Identity {
 }
 
 pub(crate) async fn create(
-    home: &dyn Files,
+    home: &dyn Register,
     key: &RegisterKey,
     identity: &Identity,
     value: &str,
@@ -321,7 +321,7 @@ pub(crate) async fn create(
 }
 
 pub(crate) async fn put(
-    home: &dyn Files,
+    home: &dyn Register,
     key: &RegisterKey,
     identity: &Identity,
     version: &Version,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tenure_register::etcd::{EtcdAccess, EtcdHome};
-use tenure_register::{Failure, Files, Register};
+use tenure_register::{Failure, Register};
 use tokio::time::timeout;
 
 use crate::checks::{self, absent, create, done, found, put};
@@ -19,7 +19,7 @@ async fn etcd_passes_all_checks() {
     };
     let open = || EtcdHome::new(EtcdAccess::new(etcd.endpoints()), ATTEMPT).unwrap();
     let homes = [open(), open(), open(), open()];
-    let connections: Vec<&dyn Files> = homes.iter().map(|home| home as _).collect();
+    let connections: Vec<&dyn Register> = homes.iter().map(|home| home as _).collect();
     checks::pass(&connections, "part").await;
     // Homes with another prefix share nothing.
     let mut other = EtcdAccess::new(etcd.endpoints());

@@ -2,9 +2,7 @@
 
 use async_trait::async_trait;
 use tenure_register::memory::MemoryHome;
-use tenure_register::{
-    Bytes, Expected, Failure, Files, Read, Register, RegisterKey, Replaced, Version,
-};
+use tenure_register::{Bytes, Expected, Failure, Read, Register, RegisterKey, Replaced, Version};
 
 use crate::checks;
 
@@ -106,10 +104,7 @@ impl Register for WrongHome {
             replaced => replaced,
         })
     }
-}
 
-#[async_trait]
-impl Files for WrongHome {
     async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
         self.0.write(name, content).await
     }

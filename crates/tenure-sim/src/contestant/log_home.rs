@@ -13,9 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::Instant;
 use tenure_register::memory::MemoryHome;
-use tenure_register::{
-    Bytes, Expected, Failure, Files, Read, Register, RegisterKey, Replaced, Version,
-};
+use tenure_register::{Bytes, Expected, Failure, Read, Register, RegisterKey, Replaced, Version};
 use tenure_server::simulation::{SimulatedClock, generation_of};
 
 use super::{Payload, RequestId};
@@ -205,10 +203,7 @@ impl Register for HomeLink {
         let replace = move |home: &MemoryHome| now(home.replace(&key, &expected, value.clone()));
         self.call(kind, is_change, replace).await
     }
-}
 
-#[async_trait]
-impl Files for HomeLink {
     async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
         let name = name.clone();
         let write = move |home: &MemoryHome| now(home.write(&name, content.clone()));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tenure_register::bucket::{BucketAccess, BucketHome};
-use tenure_register::{Bytes, Expected, Failure, Files, Identity, Register, Replaced, Version};
+use tenure_register::{Bytes, Expected, Failure, Identity, Register, Replaced, Version};
 
 use self::fake::{Fake, Fault, Flaw};
 use crate::checks::{self, absent, changed, create, done, found, put};
@@ -68,7 +68,7 @@ async fn a_bucket_of_s3_passes_all_checks_and_the_probe() {
         "the probe tidies up"
     );
     assert_eq!(homes[0].facts().warnings, <[String; 0]>::default());
-    let connections: Vec<&dyn Files> = homes.iter().map(|home| home as _).collect();
+    let connections: Vec<&dyn Register> = homes.iter().map(|home| home as _).collect();
     checks::pass(&connections, "part").await;
     assert!(fake.names().iter().all(|name| name.starts_with("a/b/")));
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tenure_register::postgres::{Failover, PostgresAccess, PostgresHome, PostgresUrl};
 use tenure_register::{
-    Bytes, Expected, Failure, Files, Identity, Read, Register, RegisterKey, Replaced, Version,
+    Bytes, Expected, Failure, Identity, Read, Register, RegisterKey, Replaced, Version,
 };
 
 use crate::checks::{self, absent, create, done, found, put};
@@ -123,7 +123,7 @@ async fn until_beside(server: &Postgres, sql: &str, answer: &str) {
 }
 
 async fn pass(homes: [PostgresHome; 4]) {
-    let connections: Vec<&dyn Files> = homes.iter().map(|home| home as _).collect();
+    let connections: Vec<&dyn Register> = homes.iter().map(|home| home as _).collect();
     checks::pass(&connections, "part").await;
 }
 

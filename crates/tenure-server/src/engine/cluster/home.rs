@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_register::bucket::BucketHome;
 use tenure_register::etcd::EtcdHome;
 use tenure_register::postgres::PostgresHome;
-use tenure_register::{Failure, Files, RegisterKey};
+use tenure_register::{Failure, Register, RegisterKey};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::config::{ClusterConfig, Home};
@@ -19,7 +19,7 @@ const PROBES: usize = 5;
 /// The home of a cluster's log.
 #[derive(Clone, Debug)]
 pub(crate) struct LogHome {
-    pub(in crate::engine) files: Arc<dyn Files>,
+    pub(in crate::engine) files: Arc<dyn Register>,
     /// The kind of the home, for people, for example `etcd`.
     pub(in crate::engine) kind: &'static str,
     /// The folder of the log in its home.
@@ -61,7 +61,7 @@ impl LogHome {
         let name = &config.name;
         #[cfg(feature = "bucket")]
         let mut opened = None;
-        let (kind, place, files): (_, _, Arc<dyn Files>) = match &config.home {
+        let (kind, place, files): (_, _, Arc<dyn Register>) = match &config.home {
             Home::Etcd(etcd) => {
                 let place = format!("etcd, prefix {}, cluster {name}", etcd.prefix);
                 let home = EtcdHome::new(etcd.clone(), attempt)?;
@@ -93,7 +93,7 @@ impl LogHome {
         kind: &'static str,
         config: &ClusterConfig,
         place: String,
-        files: Arc<dyn Files>,
+        files: Arc<dyn Register>,
         runtime: Option<Runtime>,
     ) -> Result<Self, Failure> {
         let folder = config.name.parse();

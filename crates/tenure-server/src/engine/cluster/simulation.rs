@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::future::join;
 use tenure_core::lease::{Change, Stored};
 use tenure_core::{Instant, UnixMillis};
-use tenure_register::Files;
+use tenure_register::Register;
 use tokio_util::sync::CancellationToken;
 
 use super::home::LogHome;
@@ -115,7 +115,7 @@ impl Driver {
     ///
     /// If the ownership duration is out of range.
     pub fn new(
-        home: Arc<dyn Files>,
+        home: Arc<dyn Register>,
         name: &str,
         ownership: Duration,
         clock: &Arc<SimulatedClock>,

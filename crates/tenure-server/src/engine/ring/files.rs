@@ -12,7 +12,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use tenure_core::Random as _;
 use tenure_core::ring::{Base, FileId};
-use tenure_register::{Failure, Files, MOST_BYTES, RegisterKey};
+use tenure_register::{Failure, MOST_BYTES, Register, RegisterKey};
 
 use crate::engine::entry::{DecodeError, Position, only_frame, put, put_frame, read, take};
 use crate::engine::replica::Replica;
@@ -75,7 +75,7 @@ pub(in crate::engine) enum BaseError {
 /// The files of one log.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct LogFiles {
-    pub(in crate::engine) home: Arc<dyn Files>,
+    pub(in crate::engine) home: Arc<dyn Register>,
     folder: RegisterKey,
 }
 
@@ -106,7 +106,7 @@ impl FileName {
 }
 
 impl LogFiles {
-    pub(in crate::engine) fn new(home: Arc<dyn Files>, name: &RegisterKey) -> Self {
+    pub(in crate::engine) fn new(home: Arc<dyn Register>, name: &RegisterKey) -> Self {
         Self {
             home,
             folder: key(&format!("{name}/file")),

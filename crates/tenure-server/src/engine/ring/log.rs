@@ -12,7 +12,9 @@ use tenure_core::ownership::{
 use tenure_core::ring::{
     Append, Base, Blocked, Followed, Loaded, LogRing, RingLimits, Slot, SlotRead, SlotReplaced,
 };
-use tenure_register::{Expected, Failure, Files, Identity, Read, RegisterKey, Replaced, Version};
+use tenure_register::{
+    Expected, Failure, Identity, Read, Register, RegisterKey, Replaced, Version,
+};
 
 use super::SLOTS;
 use super::files::{BaseError, FileKind, LogFile, LogFiles, key};
@@ -31,7 +33,7 @@ pub(in crate::engine) type Viewer = Box<dyn Fn(&SlotValue) -> TailState + Send>;
 
 /// The log as one server sees it.
 pub(in crate::engine) struct RingLog {
-    home: Arc<dyn Files>,
+    home: Arc<dyn Register>,
     pub(in crate::engine) files: LogFiles,
     /// The place of the log in its home. A copy of the log in another place is another log.
     place: String,
@@ -69,7 +71,7 @@ impl RingLog {
     /// The log with this name at a home. `place` names the log for people. `verify_every` is zero for a
     /// program that only takes over.
     pub(in crate::engine) fn new(
-        home: Arc<dyn Files>,
+        home: Arc<dyn Register>,
         name: &RegisterKey,
         place: String,
         viewer: Viewer,
@@ -469,8 +471,8 @@ impl RingLog {
         let parts: Vec<_> = files.iter().take_while(is_part).collect();
         if let Some(last) = parts.last() {
             let name = self.files.key(last.name).to_string();
-            let snapshot = parts.iter().flat_map(|file| &file.content[..]);
-            let read = Replica::read(&name, snapshot.copied().collect(), history);
+            let contents: Vec<_> = parts.iter().map(|file| &file.content[..]).collect();
+            let read = Replica::read(&name, contents.concat(), history);
             *replica = read.map_err(BaseError::Damaged)?;
         }
         for file in &files[parts.len()..] {

@@ -13,7 +13,7 @@ use tenure_core::ownership::{
 use tenure_core::ring::{Base, Checksum, Entry as RingEntry, FileId};
 use tenure_core::{Instant, Random as _, UnixMillis};
 use tenure_register::memory::MemoryHome;
-use tenure_register::{Failure, Files, MOST_BYTES, Read, Register as _, RegisterKey};
+use tenure_register::{Failure, MOST_BYTES, Read, Register as _, RegisterKey};
 
 use super::files::{FileKind, key};
 use super::log::Appended;

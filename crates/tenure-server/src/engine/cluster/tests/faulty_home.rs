@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use axum::body::Bytes;
 use tenure_register::memory::MemoryHome;
 use tenure_register::{
-    Expected, Failure, Files, HomeFacts, Read, Register, RegisterKey, Replaced, Version,
+    Expected, Failure, HomeFacts, Read, Register, RegisterKey, Replaced, Version,
 };
 
 use super::super::LogHome;
@@ -105,7 +105,7 @@ impl FaultyHome {
     /// The home of the cluster's log.
     pub(crate) fn open(&self, config: &ClusterConfig) -> LogHome {
         let place = format!("memory, cluster {}", config.name);
-        let files: Arc<dyn Files> = Arc::new(self.clone());
+        let files: Arc<dyn Register> = Arc::new(self.clone());
         LogHome::over("memory", config, place, files, runtime().ok()).unwrap()
     }
 
@@ -241,10 +241,7 @@ impl Register for FaultyHome {
             Some(fault) => Err(fault.failure()),
         }
     }
-}
 
-#[async_trait]
-impl Files for FaultyHome {
     async fn write(&self, name: &RegisterKey, content: Bytes) -> Result<(), Failure> {
         self.request(Request::Write, self.memory.write(name, content))
             .await

@@ -21,7 +21,7 @@ use futures_util::FutureExt as _;
 use tenure_core::Epoch;
 use tenure_core::lease::{LeaseId, Stored};
 use tenure_core::ownership::{OwnershipRole, TailState};
-use tenure_register::{Expected, Failure, Files as _, Read, Register as _, RegisterKey};
+use tenure_register::{Expected, Failure, Read, Register as _, RegisterKey};
 use tokio_util::sync::CancellationToken;
 
 use self::faulty_home::{Fault, FaultyHome};
