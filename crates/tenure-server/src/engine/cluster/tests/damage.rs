@@ -52,10 +52,7 @@ fn a_start_refuses_a_log_without_one_of_its_slots() {
         home.memory.remove(&slot_key(deleted));
         check_closed(&home, &format!("slot {deleted} was deleted"));
         let opened = home.open(&config("operator", T));
-        let error = OperatorLog::new(&opened, &|_| {})
-            .recover()
-            .unwrap_err()
-            .to_string();
+        let error = recover(&opened, &|_| {}).unwrap_err().to_string();
         assert!(
             error.contains(&format!("slot {deleted} was deleted")),
             "{error}"

@@ -29,14 +29,14 @@ use super::owner::OwnedLog;
 use super::serving::OwnershipClock;
 use super::standby::{Ended, Standby, TakenOver};
 use super::status::ClusterStatus;
-use super::{LogHome, OperatorLog};
+use super::{LogHome, OperatorLog, RecoverError};
 use crate::config::{ClusterAccess, ClusterConfig};
 use crate::engine::entry::Entry;
 use crate::engine::ring::SlotValue;
 use crate::engine::tests::log_lines::LogLines;
 use crate::engine::tests::{alone, batches, delete, write};
-use crate::engine::{AppendError, Batch, Loaded, Log};
-use crate::model::{ChangeSet, Content, History, HistoryLimits, LeaseKey, TermRecord};
+use crate::engine::{AppendError, Batch, Loaded, Log, Restored};
+use crate::model::{ChangeSet, Content, History, HistoryLimits, LeaseKey, StoreId, TermRecord};
 
 /// The ownership duration of the tests.
 const T: Duration = Duration::from_secs(3);
@@ -183,6 +183,14 @@ impl Owner {
         change.key = LeaseKey::of_text(&format!("ns/job-{revision}"));
         self.commit(&[alone(change)])
     }
+}
+
+fn init(home: &LogHome, wait: &dyn Fn(Duration)) -> Result<StoreId, RecoverError> {
+    OperatorLog::new(home, wait).init()
+}
+
+fn recover(home: &LogHome, wait: &dyn Fn(Duration)) -> Result<Restored, RecoverError> {
+    OperatorLog::new(home, wait).recover()
 }
 
 fn config(name: &str, ownership: Duration) -> ClusterConfig {

@@ -7,15 +7,13 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
-use super::super::RecoverError;
 use super::starts::of_later_format;
 use super::*;
 use crate::engine::backup::BackupFile;
 use crate::engine::replica::Replica;
 use crate::engine::restore::{REVISIONS_AHEAD, restore as restore_folder};
 use crate::engine::{
-    BackupError, Contents, Existing, LeaseList, RestoreError, Restored, backup as backup_folder,
-    open,
+    BackupError, Contents, Existing, LeaseList, RestoreError, backup as backup_folder, open,
 };
 use crate::model::{DocumentChange, EPOCHS_LEFT};
 
@@ -108,11 +106,8 @@ fn check_rest(loaded: &Loaded) {
 #[test]
 fn the_first_server_takes_a_log_that_was_begun_over_at_once() {
     let home = FaultyHome::default();
-    let store = OperatorLog::new(&reached(&home), &no_wait).init().unwrap();
-    let error = OperatorLog::new(&reached(&home), &no_wait)
-        .init()
-        .unwrap_err()
-        .to_string();
+    let store = init(&reached(&home), &no_wait).unwrap();
+    let error = init(&reached(&home), &no_wait).unwrap_err().to_string();
     assert!(error.contains(store.as_str()), "{error}");
     let mut server = Server::new("first", &home);
     let owner = server.follow(T / 6).expect("a take-over");
@@ -413,9 +408,7 @@ fn a_restore_whose_answers_are_lost_is_made_once() {
         assert_eq!(tail_of(&target).tail.sequence, 2, "{fault:?}");
         let faulty = FaultyHome::default();
         faulty.fail_replaces([Some(fault), None]);
-        let store = OperatorLog::new(&reached(&faulty), &no_wait)
-            .init()
-            .unwrap();
+        let store = init(&reached(&faulty), &no_wait).unwrap();
         assert_eq!(tail_of(&faulty).about.store, store, "{fault:?}");
     }
 }
@@ -466,9 +459,7 @@ fn after_a_recovery_epochs_and_revisions_are_far_above_and_all_leases_are_there(
         drop(owner);
         home.memory.promote(0);
         let waited = RefCell::new(Vec::new());
-        let recovered = OperatorLog::new(&reached(&home), &|time| waited.borrow_mut().push(time))
-            .recover()
-            .unwrap();
+        let recovered = recover(&reached(&home), &|time| waited.borrow_mut().push(time)).unwrap();
         assert_eq!(*waited.borrow(), [T]);
         assert_eq!(recovered.contents.leases, count as u64);
         assert!(recovered.epochs_above >= Epoch::ASKED_AHEAD);
@@ -506,9 +497,7 @@ fn a_standby_that_runs_during_a_recovery_grants_no_lower_epochs_than_a_server_th
         // It has a copy, and has not taken over yet.
         standby.reached.fail_replaces([Some(Fault::NotApplied)]);
         assert!(standby.step().unwrap().is_none());
-        let recovered = OperatorLog::new(&reached(&home), &no_wait)
-            .recover()
-            .unwrap();
+        let recovered = recover(&reached(&home), &no_wait).unwrap();
         let next = standby.own();
         let last = Contents::of(&next.loaded).last_epoch.unwrap();
         assert_eq!(last, recovered.epochs_above);
@@ -524,12 +513,9 @@ fn a_log_that_a_server_writes_to_is_not_recovered() {
     owner.write().unwrap();
     let owner = Mutex::new(owner);
     let opened = reached(&home);
-    let error = OperatorLog::new(&opened, &|_| owner.lock().unwrap().write().unwrap())
-        .recover()
-        .unwrap_err();
-    let server = "store-1".to_owned();
-    let text = format!("{server} writes to the log: stop all servers of the cluster first");
-    assert_eq!(error, RecoverError::Refused(text));
+    let error = recover(&opened, &|_| owner.lock().unwrap().write().unwrap()).unwrap_err();
+    let text = "store-1 writes to the log: stop all servers of the cluster first";
+    assert_eq!(error, RecoverError::Refused(text.into()));
     assert_eq!(tail_of(&home).tail.generation, 1);
 }
 
@@ -542,9 +528,7 @@ fn a_recovery_whose_answer_is_lost_is_not_made_twice() {
         let before = tail_of(&home).tail.sequence;
         let first = (fault != Fault::NotApplied).then_some(fault);
         home.fail_replaces([first.or(Some(Fault::LoseRequest)), Some(fault), None]);
-        OperatorLog::new(&reached(&home), &no_wait)
-            .recover()
-            .unwrap();
+        recover(&reached(&home), &no_wait).unwrap();
         assert_eq!(tail_of(&home).tail.sequence, before + 1, "{fault:?}");
     }
 }
@@ -554,9 +538,7 @@ fn what_can_t_be_recovered_is_left_as_it_is() {
     /// The error of a recovery, which must change nothing.
     fn tried(home: &FaultyHome) -> RecoverError {
         let before = entries_of(home);
-        let error = OperatorLog::new(&reached(home), &no_wait)
-            .recover()
-            .unwrap_err();
+        let error = recover(&reached(home), &no_wait).unwrap_err();
         assert_eq!(entries_of(home), before);
         error
     }
@@ -585,9 +567,6 @@ fn what_can_t_be_recovered_is_left_as_it_is() {
     assert_eq!(tried(&home), RecoverError::Damaged(text));
     let home = used();
     overwrite(&home, 3, of_later_format());
-    let error = OperatorLog::new(&reached(&home), &no_wait)
-        .recover()
-        .unwrap_err()
-        .to_string();
+    let error = recover(&reached(&home), &no_wait).unwrap_err().to_string();
     assert!(error.contains("format 2"), "{error}");
 }

@@ -119,12 +119,7 @@ fn a_log_that_has_lost_all_slots_is_not_begun_again() {
     };
     check(&text(&home));
     let opened = home.open(&config("operator", T));
-    check(
-        &OperatorLog::new(&opened, &|_| {})
-            .init()
-            .unwrap_err()
-            .to_string(),
-    );
+    check(&init(&opened, &|_| {}).unwrap_err().to_string());
 
     // A server that runs takes nothing over, either, and goes on when the log is really empty.
     let mut server = Server::new("next", &home);
