@@ -191,7 +191,7 @@ fn of_restore(error: &RestoreError) -> u8 {
 
 fn of_recover(error: &RecoverError) -> u8 {
     match error {
-        RecoverError::Damaged(_) | RecoverError::EpochsUsedUp { .. } => BAD_DATA,
+        RecoverError::Damaged(_) => BAD_DATA,
         RecoverError::Misconfigured(_) => BAD_CONFIGURATION,
         RecoverError::Service(_) => UNREACHABLE,
         _ => REFUSED,

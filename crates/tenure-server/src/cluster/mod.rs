@@ -98,7 +98,6 @@ impl ClusterMember {
         let (orders, received) = channel();
         let member = Member {
             config: Arc::new(config.clone()),
-            serving: standby.serving(),
             status: standby.status(),
             start: StoreId::random(&mut OsRandom),
             orders: orders.clone(),
@@ -205,7 +204,7 @@ impl RoleThread {
             };
             // An order that came twice was for the ownership before. Orders for this one come only
             // after its store is announced.
-            self.standby.leave_to(None);
+            self.standby.status().leave_to(None);
             let is_over = self.orders.try_iter().any(|it| matches!(it, Order::Stop));
             // The idle connections of the store before end, so that the end of this one ends all.
             self.stores.send_replace(store.clone()).stop();
@@ -238,7 +237,7 @@ impl RoleThread {
         loop {
             match self.orders.recv_timeout(self.ownership / 6) {
                 Ok(Order::Resign(to)) => {
-                    self.standby.leave_to(to);
+                    self.standby.status().leave_to(to);
                     return false;
                 }
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return true,

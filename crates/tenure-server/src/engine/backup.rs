@@ -167,10 +167,7 @@ pub fn final_backup(
     // directory, of which this call makes a backup when it is repeated.
     let path = folder.path().to_owned();
     let mut log = FileLog::begin(folder, &replica, HistoryLimits::NONE)?;
-    let not_closed = |error: AppendError| OpenError::NotWritten {
-        path: path.clone(),
-        detail: error.to_string(),
-    };
+    let not_closed = |error: AppendError| OpenError::not_written(&path, &error);
     let at = clock::rfc3339(clock::wall()).unwrap_or_default();
     let note = format!("at {at} to {}", file.name.display());
     let closed = log.write_empty(EntryKind::Retired, Some(note));
@@ -316,26 +313,20 @@ fn target_folder(file: &Path, store: Option<&Path>) -> Result<PathBuf, BackupErr
 }
 
 impl Contents {
-    /// Begins with this content, and without leases.
-    pub(super) fn of<L>(content: &Loaded<L>) -> Self {
-        Self {
+    /// Returns the contents of this, which has no size.
+    pub(super) fn of(loaded: &Loaded) -> Self {
+        let mut contents = Self {
             leases: 0,
             held: 0,
             infinite: 0,
-            revision: content.revision,
-            last_epoch: content.floors.greatest().map(Epoch::get),
+            revision: loaded.revision,
+            last_epoch: loaded.floors.greatest().map(Epoch::get),
             longest: Duration::ZERO,
             bytes: 0,
+        };
+        for (_, stored, _) in &loaded.leases {
+            contents.add(stored);
         }
-    }
-
-    /// Returns the contents of this, which has no size.
-    pub(super) fn of_all(loaded: &Loaded) -> Self {
-        let mut contents = Self::of(loaded);
-        loaded
-            .leases
-            .iter()
-            .for_each(|(_, stored, _)| contents.add(stored));
         contents
     }
 

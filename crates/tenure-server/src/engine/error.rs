@@ -127,6 +127,13 @@ impl OpenError {
         }
     }
 
+    pub(super) fn not_written(path: &Path, detail: &(impl ToString + ?Sized)) -> Self {
+        Self::NotWritten {
+            path: path.to_owned(),
+            detail: detail.to_string(),
+        }
+    }
+
     /// Returns a function that wraps an error of the operating system on `path` as
     /// [`OpenError::Io`].
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {

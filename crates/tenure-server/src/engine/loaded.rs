@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, LinkedList};
 
 use axum::body::Bytes;
-use tenure_core::Epoch;
 use tenure_core::lease::{LeaseId, Stored};
 
 use super::entry::{
@@ -12,10 +11,6 @@ use super::entry::{
 use crate::clock;
 use crate::model::{DELETED_LIMIT, DocumentChange, Floors, History, LeaseKey, StoreId};
 
-/// The distance by which revisions continue above those of a backup: more changes than a store makes in
-/// years.
-pub(super) const REVISIONS_AHEAD: u64 = 1 << 40;
-
 /// A lease in a log, with the revision of its last change.
 pub(crate) type LoadedLease = (LeaseKey, Stored, u64);
 
@@ -23,11 +18,11 @@ pub(crate) type LoadedLease = (LeaseKey, Stored, u64);
 /// memory of each can then be reused for the next.
 pub(crate) type LeaseList = LinkedList<LoadedLease>;
 
-/// The contents of a log. `L` is the collection of its leases.
+/// The contents of a log.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Loaded<L = LeaseList> {
-    /// All leases.
-    pub(crate) leases: L,
+pub(crate) struct Loaded {
+    /// All leases, unless they are kept elsewhere.
+    pub(crate) leases: LeaseList,
     /// The deleted leases, in the order of their deletions, with the lease ids of their ended
     /// terms. The ids of an earlier deletion are also in a later deletion of the same name, and in
     /// a lease that was created again.
@@ -57,28 +52,7 @@ pub struct Document {
     pub content: Bytes,
 }
 
-impl<L> Loaded<L> {
-    /// Converts the collection of the leases.
-    pub(crate) fn map<M>(self, convert: impl FnOnce(L) -> M) -> Loaded<M> {
-        Loaded {
-            leases: convert(self.leases),
-            deleted: self.deleted,
-            revision: self.revision,
-            floors: self.floors,
-            documents: self.documents,
-            history: self.history,
-            is_guarded: self.is_guarded,
-            store_id: self.store_id,
-        }
-    }
-
-    /// Returns the contents of a log that has these leases and nothing else.
-    pub(crate) fn with(leases: L) -> Self {
-        Loaded::<()>::default().map(|()| leases)
-    }
-}
-
-impl Loaded<()> {
+impl Loaded {
     /// Applies a batch that follows, and adds its changes of leases to `leases`.
     pub(super) fn apply(
         &mut self,
@@ -167,17 +141,5 @@ impl Loaded<()> {
     fn forget_deleted(&mut self) {
         let over = self.deleted.len().saturating_sub(DELETED_LIMIT);
         self.deleted.drain(..over);
-    }
-}
-
-impl Loaded {
-    /// Returns the floors and the revision with which a store goes on that may lack later changes of this
-    /// content: see [`Floors::restored`]. The error is an epoch that is too great.
-    pub(crate) fn restored(&self) -> Result<(Floors, u64), Epoch> {
-        let leases = self.leases.iter();
-        let last = leases
-            .filter_map(|(key, stored, _)| Some((key.namespace(), stored.grant.as_ref()?.epoch)));
-        let floors = self.floors.restored(last, clock::wall())?;
-        Ok((floors, self.revision.saturating_add(REVISIONS_AHEAD)))
     }
 }

@@ -28,6 +28,7 @@ mod snapshot;
 mod tests;
 
 use std::path::Path;
+use std::thread::sleep;
 use std::time::Duration;
 
 use tenure_core::UnixMillis;
@@ -39,7 +40,7 @@ use crate::config::ClusterConfig;
 use crate::model::{ChangeSet, HistoryLimits, StoreId};
 
 use backup::BackupFile;
-use cluster::{LogHome, StandbyError};
+use cluster::{LogHome, OperatorLog, StandbyError};
 
 pub use backup::{BackupError, Contents, Existing, backup, final_backup};
 pub use cluster::RecoverError;
@@ -47,7 +48,7 @@ pub use cluster::RecoverError;
 pub use cluster::simulation;
 #[cfg(test)]
 pub(crate) use cluster::tests::faulty_home::{Fault, FaultyHome};
-pub(crate) use cluster::{ClusterStatus, Ended, OwnershipClock, Serving, Standby};
+pub(crate) use cluster::{ClusterStatus, Ended, OwnershipClock, Standby};
 pub(crate) use entry::Batch;
 pub use error::OpenError;
 pub(crate) use file_log::sizes;
@@ -139,16 +140,16 @@ fn refused(config: &ClusterConfig, error: impl std::fmt::Display) -> OpenError {
 /// Opens the engine in `data_dir`. A store in memory has no engine.
 ///
 /// It adds the leases to `leases`, one by one, while it reads them.
-pub(crate) fn open<L: Extend<LoadedLease>>(
+pub(crate) fn open(
     data_dir: Option<&Path>,
     history: HistoryLimits,
-    leases: L,
-) -> Result<(Loaded<L>, Option<Engine>), OpenError> {
+    leases: &mut impl Extend<LoadedLease>,
+) -> Result<(Loaded, Option<Engine>), OpenError> {
     let revision = first_revision(clock::wall());
     let Some(data_dir) = data_dir else {
         let loaded = Loaded {
             revision,
-            ..Loaded::with(leases)
+            ..Loaded::default()
         };
         return Ok((loaded, None));
     };
@@ -173,12 +174,12 @@ fn warn(warning: Option<String>) {
 
 /// Writes the first entry of an empty log. Returns the id of the new store.
 pub(crate) fn init_cluster(config: &ClusterConfig) -> Result<StoreId, RecoverError> {
-    cluster::init(&operator_home(config)?, &std::thread::sleep)
+    OperatorLog::new(&operator_home(config)?, &sleep).init()
 }
 
 /// Lets a log go on whose home may have lost what it acknowledged.
 pub(crate) fn recover_cluster(config: &ClusterConfig) -> Result<Restored, RecoverError> {
-    cluster::recover(&operator_home(config)?, &std::thread::sleep)
+    OperatorLog::new(&operator_home(config)?, &sleep).recover()
 }
 
 /// Copies the log of a cluster to a file. A final backup retires the log before.
@@ -193,7 +194,7 @@ pub(crate) fn backup_cluster(
         log: format!("cluster {}", config.name),
         error,
     })?;
-    cluster::backup(&home, file, is_final, &std::thread::sleep)
+    OperatorLog::new(&home, &sleep).backup(file, is_final)
 }
 
 /// Writes the content of a backup into the log of a cluster.
@@ -205,7 +206,7 @@ pub(crate) fn restore_cluster(
         log: format!("cluster {}", config.name),
         error,
     })?;
-    cluster::restore(&home, file, &std::thread::sleep)
+    OperatorLog::new(&home, &sleep).restore(file)
 }
 
 /// The time of a request of an operator's change.

@@ -18,7 +18,7 @@ const TIDY_EVERY: u64 = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Replica {
     /// Everything but the leases.
-    pub(super) content: Loaded<()>,
+    pub(super) content: Loaded,
     /// The snapshot, if its leases were not read yet.
     snapshot: Option<SnapshotReader>,
     /// All leases, or those that the entries after the snapshot changed.
@@ -72,7 +72,7 @@ impl Replica {
     }
 
     fn over(
-        (snapshot, header, mut content): (SnapshotReader, SnapshotHeader, Loaded<()>),
+        (snapshot, header, mut content): (SnapshotReader, SnapshotHeader, Loaded),
         history: HistoryLimits,
     ) -> Self {
         content.history.limit(history);
@@ -197,7 +197,10 @@ impl Replica {
     pub(super) fn loaded(&mut self) -> Result<Loaded, OpenError> {
         let mut leases = LeaseList::new();
         self.leases(|lease| leases.push_back(lease))?;
-        Ok(self.content.clone().map(|()| leases))
+        Ok(Loaded {
+            leases,
+            ..self.content.clone()
+        })
     }
 
     /// Gives all leases to `each`, in the order of their names.

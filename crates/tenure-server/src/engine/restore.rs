@@ -13,9 +13,13 @@ use super::backup::Contents;
 use super::entry::Position;
 use super::file_log::{Folder, mark_guarded, open_in, place, restore_note as note_of};
 use super::replica::Replica;
-use super::{Batch, LeaseList, OpenError, RecoverError};
+use super::{Batch, LeaseList, Loaded, OpenError, RecoverError};
 use crate::clock;
 use crate::model::HistoryLimits;
+
+/// The distance by which revisions continue above those of a backup: more changes than a store makes in
+/// years.
+pub(super) const REVISIONS_AHEAD: u64 = 1 << 40;
 
 /// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +34,26 @@ pub struct Restored {
     pub epochs_above: u64,
     /// All changes from now on have a greater revision than this one.
     pub revisions_above: u64,
+}
+
+impl Restored {
+    /// Raises the floors and the revision of this content, for a store that may lack later changes of
+    /// it: see [`Floors::restored`](crate::model::Floors::restored). The error is an epoch that is too
+    /// great.
+    pub(super) fn above(loaded: &mut Loaded) -> Result<Self, Epoch> {
+        let contents = Contents::of(loaded);
+        let leases = loaded.leases.iter();
+        let last = leases
+            .filter_map(|(key, stored, _)| Some((key.namespace(), stored.grant.as_ref()?.epoch)));
+        loaded.floors = loaded.floors.restored(last, clock::wall())?;
+        loaded.revision = loaded.revision.saturating_add(REVISIONS_AHEAD);
+        Ok(Self {
+            contents,
+            is_final: false,
+            epochs_above: loaded.floors.of_all().map_or(0, Epoch::get),
+            revisions_above: loaded.revision,
+        })
+    }
 }
 
 /// The reason why nothing was restored. The backup is unchanged. The data directory has no store,
@@ -150,19 +174,13 @@ pub fn accept_copy(data_dir: &Path) -> Result<Restored, RestoreError> {
     let at = clock::rfc3339(clock::wall()).unwrap_or_default();
     folder.note_restore(&format!("accepted at {at} as a copy of {written}"))?;
     let accept = || {
-        let (loaded, log) = open_in(folder, HistoryLimits::NONE, 0, LeaseList::new())?;
-        let restored = loaded.restored();
-        let (floors, revision) = restored.map_err(|last| RestoreError::EpochsUsedUp {
-            path,
-            last: last.get(),
-        })?;
-        log.accept(&Batch::of_floors(loaded.revision, revision, &floors))?;
-        Ok(Restored {
-            contents: Contents::of_all(&loaded),
-            is_final: false,
-            epochs_above: floors.of_all().map_or(0, Epoch::get),
-            revisions_above: revision,
-        })
+        let mut leases = LeaseList::new();
+        let (mut loaded, log) = open_in(folder, HistoryLimits::NONE, 0, &mut leases)?;
+        loaded.leases = leases;
+        let previous = loaded.revision;
+        let restored = Restored::above(&mut loaded).map_err(used_up(&path))?;
+        log.accept(&Batch::of_floors(previous, loaded.revision, &loaded.floors))?;
+        Ok(restored)
     };
     let accepted = accept();
     if accepted.is_err() {
@@ -198,32 +216,33 @@ pub(super) fn open_backup(file: &Path) -> Result<(Replica, Restored), RestoreErr
         }
         let mut replica = Replica::open(file, HistoryLimits::NONE)?.load()?;
         let loaded = replica.loaded()?;
-        let mut contents = Contents::of_all(&loaded);
-        contents.bytes = metadata.len();
-        Ok((replica, loaded, contents))
+        Ok((replica, loaded, metadata.len()))
     };
-    let (mut replica, loaded, contents) = read().map_err(refused)?;
-    let is_final = replica.is_final;
-    let content = &mut replica.content;
-    let above = match is_final {
-        true => contents.last_epoch,
-        false => {
-            let restored = loaded.restored();
-            (content.floors, content.revision) =
-                restored.map_err(|last| RestoreError::EpochsUsedUp {
-                    path: file.to_owned(),
-                    last: last.get(),
-                })?;
-            content.floors.of_all().map(Epoch::get)
+    let (mut replica, mut loaded, bytes) = read().map_err(refused)?;
+    let mut restored = match replica.is_final {
+        true => {
+            let contents = Contents::of(&loaded);
+            Restored {
+                is_final: true,
+                epochs_above: contents.last_epoch.unwrap_or(0),
+                revisions_above: loaded.revision,
+                contents,
+            }
         }
+        false => Restored::above(&mut loaded).map_err(used_up(file))?,
     };
-    let restored = Restored {
-        contents,
-        is_final,
-        epochs_above: above.unwrap_or(0),
-        revisions_above: content.revision,
-    };
+    restored.contents.bytes = bytes;
+    replica.content.revision = loaded.revision;
+    replica.content.floors = loaded.floors;
     Ok((replica, restored))
+}
+
+fn used_up(path: &Path) -> impl FnOnce(Epoch) -> RestoreError {
+    let path = path.to_owned();
+    |last| RestoreError::EpochsUsedUp {
+        path,
+        last: last.get(),
+    }
 }
 
 /// Converts an error of the check into the reason why the file is refused as a backup.

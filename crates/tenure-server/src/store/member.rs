@@ -9,7 +9,7 @@ use tenure_core::wire::{ActiveServer, ClusterView, Code, Problem, ServerRole};
 
 use super::{Inner, Store, stopping};
 use crate::config::ClusterConfig;
-use crate::engine::{ClusterStatus, Serving};
+use crate::engine::ClusterStatus;
 use crate::metrics::{Exposition, Sample};
 use crate::model::StoreId;
 
@@ -17,8 +17,6 @@ use crate::model::StoreId;
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) config: Arc<ClusterConfig>,
-    /// The deadline up to which the store may answer from its memory.
-    pub(crate) serving: Arc<Serving>,
     pub(crate) status: Arc<ClusterStatus>,
     /// A random id of this start of the server.
     pub(crate) start: StoreId,
@@ -69,7 +67,7 @@ impl Member {
     /// is over: the process, or the machine, was stopped.
     fn role(&self, role: OwnershipRole) -> ServerRole {
         match role_of(role) {
-            ServerRole::Active if self.serving.left().is_zero() => ServerRole::Lapsed,
+            ServerRole::Active if self.status.serving.left().is_zero() => ServerRole::Lapsed,
             role => role,
         }
     }
@@ -77,7 +75,7 @@ impl Member {
     /// Returns the state of this server in its cluster.
     fn view(&self) -> ClusterView {
         let status = self.status.view();
-        let (role, left) = (self.role(status.role), self.serving.left());
+        let (role, left) = (self.role(status.role), self.status.serving.left());
         let config = &self.config;
         let home = config.home.name();
         let mut view = ClusterView::new(&config.name, &config.server, role, home);
@@ -238,7 +236,7 @@ impl Inner {
     /// take-over could contradict is checked **after** it was decided: see [`Serving`].
     pub(super) fn check_serving(&self) -> Result<(), Problem> {
         match &self.member {
-            Some(member) if !member.serving.check() => {
+            Some(member) if !member.status.serving.check() => {
                 // A store that has ended has a better reason.
                 self.check_open()?;
                 Err(lapsed(member))

@@ -179,28 +179,30 @@ impl Store {
         config.limits.check()?;
         clock::check()?;
         let StoreConfig { data_dir, limits } = config;
-        let loader = TableLoader::start().map_err(OpenError::io("a thread"))?;
-        let (loaded, engine) = engine::open(data_dir.as_deref(), limits.of_history(), loader)?;
-        let loaded = loaded.map(TableLoader::finish);
-        warn_of_a_late_clock(loaded.leases.last_epoch.max(loaded.floors.greatest()));
+        let mut loader = TableLoader::start().map_err(OpenError::io("a thread"))?;
+        let opened = engine::open(data_dir.as_deref(), limits.of_history(), &mut loader);
+        let ((loaded, engine), leases) = (opened?, loader.finish());
+        warn_of_a_late_clock(leases.last_epoch.max(loaded.floors.greatest()));
         let setup = StoreSetup {
             data_dir,
             ..StoreSetup::with_limits(limits)
         };
-        Self::start_with(loaded, engine, setup).map_err(OpenError::io("a thread"))
+        Self::start_with(loaded, leases, engine, setup).map_err(OpenError::io("a thread"))
     }
 
     /// Creates a store with these leases. Without an engine the store is in memory.
     pub(crate) fn start(
-        loaded: Loaded,
+        mut loaded: Loaded,
         engine: Option<Engine>,
         setup: StoreSetup,
     ) -> io::Result<Self> {
-        Self::start_with(loaded.map(table_of), engine, setup)
+        let leases = table_of(std::mem::take(&mut loaded.leases));
+        Self::start_with(loaded, leases, engine, setup)
     }
 
     fn start_with(
-        mut loaded: Loaded<LoadedTable>,
+        mut loaded: Loaded,
+        leases: LoadedTable,
         engine: Option<Engine>,
         setup: StoreSetup,
     ) -> io::Result<Self> {
@@ -232,7 +234,7 @@ impl Store {
             (None, None) => Some(StoreId::random(&mut OsRandom)),
         };
         let deleted = std::mem::take(&mut loaded.deleted);
-        let (floors, table) = (loaded.floors, loaded.leases.table);
+        let (floors, table) = (loaded.floors, leases.table);
         // The floors of a restored backup cover grants that this store does not have, so existing
         // leases must get epochs above them too.
         if floors.have_restored() {
@@ -250,7 +252,7 @@ impl Store {
             documents: Mutex::new(loaded.documents.into_values().collect()),
             floors: Mutex::new(floors),
             table,
-            timer: Arc::new(loaded.leases.timer),
+            timer: Arc::new(leases.timer),
             clock,
             id,
             member,

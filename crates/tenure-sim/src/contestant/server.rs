@@ -12,9 +12,7 @@ use tenure_core::lease::Stored;
 use tenure_core::lease::candidate::Timings;
 use tenure_core::ownership::OwnershipTimings;
 use tenure_core::{Instant, NodeId};
-use tenure_server::simulation::{
-    ClusterServer, Driver, SimulatedClock, SimulatedOwner, Uncommitted,
-};
+use tenure_server::simulation::{ClusterServer, Driver, SimulatedClock, SimulatedOwner};
 
 use super::log_home::HomeLink;
 use super::store::Store;
@@ -119,7 +117,7 @@ async fn own(
     mut owner: SimulatedOwner,
     shared: &RefCell<Shared>,
     clock: &SimulatedClock,
-) -> Result<(), Uncommitted> {
+) -> Result<(), String> {
     let lease = owner.lease.take();
     {
         let mut shared = shared.borrow_mut();
@@ -141,11 +139,11 @@ async fn own(
             let committed = owner.commit(change.lease.clone()).await;
             let mut shared = shared.borrow_mut();
             match committed {
-                Ok(()) => {
+                Ok(true) => {
                     let committed = OwnershipEvent::Committed(owner.revision, change);
                     shared.events.push(committed);
                 }
-                Err(Uncommitted::Undone) => {
+                Ok(false) => {
                     // The store begins again, without what it has changed since.
                     shared.pending = None;
                     shared.events.push(OwnershipEvent::Undone(change));

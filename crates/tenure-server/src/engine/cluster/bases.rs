@@ -4,13 +4,11 @@
 //! durable, and repairs files that the home has lost.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use tenure_core::Instant;
 use tenure_core::ring::{Base, FileId};
-use tenure_register::Register;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -57,17 +55,12 @@ pub(super) type Written = Result<Base, String>;
 
 /// A task that was not started yet. It stays on the thread that starts it.
 #[derive(Debug)]
-pub(super) struct WriterTask(
-    Writing,
-    UnboundedReceiver<Work>,
-    UnboundedSender<Written>,
-    oneshot::Sender<Replica>,
-);
+pub(super) struct WriterTask(Writing, UnboundedReceiver<Work>, oneshot::Sender<Replica>);
 
 impl WriterTask {
     pub(super) async fn start(self) {
-        let Self(writing, work, answers, replica) = self;
-        let _ = replica.send(writing.run(work, answers).await);
+        let Self(writing, work, replica) = self;
+        let _ = replica.send(writing.run(work).await);
     }
 }
 
@@ -75,11 +68,9 @@ impl WriterTask {
 #[derive(Debug)]
 pub(super) struct BaseWriter {
     work: UnboundedSender<Work>,
-    written: UnboundedReceiver<Written>,
-    replica: oneshot::Receiver<Replica>,
+    /// The base that is being written.
+    written: Option<oneshot::Receiver<Written>>,
     clock: OwnershipClock,
-    /// Whether a base is being written.
-    is_busy: bool,
 }
 
 #[derive(Debug)]
@@ -87,7 +78,7 @@ enum Work {
     /// An entry was committed.
     Committed(Position, Bytes),
     /// Write a base with everything that was committed.
-    Write,
+    Write(oneshot::Sender<Written>),
     /// An entry names the base that was written last.
     Named(Base),
 }
@@ -95,7 +86,6 @@ enum Work {
 /// The state of the task.
 #[derive(Debug)]
 struct Writing {
-    home: Arc<dyn Register>,
     files: LogFiles,
     replica: Replica,
     /// The entries that no named base has.
@@ -113,19 +103,16 @@ struct Writing {
 }
 
 impl BaseWriter {
-    /// Creates the task of a server that has just taken over.
+    /// Creates the task of a server that has just taken over. It returns its replica when this is dropped.
     pub(super) fn create(
-        home: Arc<dyn Register>,
         files: LogFiles,
         replica: Replica,
         times: FileTimes,
-    ) -> (Self, WriterTask) {
+    ) -> (Self, WriterTask, oneshot::Receiver<Replica>) {
         let (work, received) = unbounded_channel();
-        let (answers, written) = unbounded_channel();
-        let (returned, replica_of_task) = oneshot::channel();
+        let (returning, returned) = oneshot::channel();
         let clock = times.clock.clone();
         let writing = Writing {
-            home,
             files,
             replica,
             entries: VecDeque::new(),
@@ -138,12 +125,10 @@ impl BaseWriter {
         };
         let writer = Self {
             work,
-            written,
-            replica: replica_of_task,
+            written: None,
             clock,
-            is_busy: false,
         };
-        (writer, WriterTask(writing, received, answers, returned))
+        (writer, WriterTask(writing, received, returning), returned)
     }
 
     /// Adds an entry that was committed.
@@ -154,8 +139,9 @@ impl BaseWriter {
 
     /// Begins a base, unless one is being written.
     pub(super) fn begin(&mut self) {
-        if !self.is_busy {
-            self.is_busy = self.work.send(Work::Write).is_ok();
+        if self.written.is_none() {
+            let (answer, written) = oneshot::channel();
+            self.written = self.work.send(Work::Write(answer)).ok().map(|()| written);
         }
     }
 
@@ -165,35 +151,23 @@ impl BaseWriter {
         within: Duration,
         stop: &CancellationToken,
     ) -> Option<Written> {
-        if !self.is_busy {
-            return None;
-        }
         let written = tokio::select! {
             biased;
-            written = self.written.recv() => written,
+            written = self.written.as_mut()? => written,
             () = self.clock.wait(within, stop) => return None,
         };
-        self.is_busy = false;
-        Some(written.unwrap_or_else(|| Err("its task has ended".into())))
+        self.written = None;
+        Some(written.unwrap_or_else(|_| Err("its task has ended".into())))
     }
 
     /// Notes that an entry names this base.
     pub(super) fn named(&self, base: Base) {
         let _ = self.work.send(Work::Named(base));
     }
-
-    /// Ends the task, which then returns its replica.
-    pub(super) fn end(self) -> oneshot::Receiver<Replica> {
-        self.replica
-    }
 }
 
 impl Writing {
-    async fn run(
-        mut self,
-        mut work: UnboundedReceiver<Work>,
-        answers: UnboundedSender<Written>,
-    ) -> Replica {
+    async fn run(mut self, mut work: UnboundedReceiver<Work>) -> Replica {
         let (clock, never) = (self.times.clock.clone(), CancellationToken::new());
         loop {
             let received = tokio::select! {
@@ -213,13 +187,13 @@ impl Writing {
                     }
                     self.entries.push_back((position, entry));
                 }
-                Some(Some(Work::Write)) => drop(answers.send(self.write().await)),
+                Some(Some(Work::Write(answer))) => drop(answer.send(self.write().await)),
                 Some(Some(Work::Named(base))) => self.note_named(base),
                 Some(None) => return self.replica,
                 None => {}
             }
             if clock.now() >= self.maintain_at {
-                self.home.maintain().await;
+                self.files.home.maintain().await;
                 self.maintain_at = clock.now() + MAINTAIN_EVERY;
             }
             self.delete().await;
@@ -233,32 +207,29 @@ impl Writing {
 
     /// Writes a base.
     async fn write(&mut self) -> Written {
-        let began = self.now();
         let most = |base: &&BaseFiles| {
             base.segment_bytes < LEAST_SNAPSHOT.max(base.snapshot_bytes / 2)
                 && base.names.len() < MOST_FILES
         };
-        let covered = self.replica.at.sequence;
-        let written = match self.base.as_ref().filter(most) {
+        let (base, files) = match self.base.as_ref().filter(most) {
             Some(base) => {
                 let entries = self.entries.make_contiguous();
-                self.files.write_segment(base, entries).await
+                let written = self.files.write_segment(base, entries).await;
+                written.map_err(|failure| failure.to_string())?
             }
             None => {
-                let snapshot = self.replica.snapshot()?;
-                let bytes = snapshot.len();
-                let written = self.files.write_snapshot(snapshot, covered).await;
-                if written.is_ok() {
-                    let milliseconds = self.now().since(began).as_millis() as u64;
-                    info!(
-                        entry = covered,
-                        bytes, milliseconds, "made a snapshot of the log"
-                    );
-                }
-                written
+                let began = self.now();
+                let written = self.files.write_state(&mut self.replica).await;
+                let (base, files) = written.map_err(|error| error.to_string())?;
+                info!(
+                    entry = base.covered,
+                    bytes = files.snapshot_bytes,
+                    milliseconds = self.now().since(began).as_millis() as u64,
+                    "made a snapshot of the log"
+                );
+                (base, files)
             }
         };
-        let (base, files) = written.map_err(|failure| failure.to_string())?;
         self.next = Some((base, files));
         Ok(base)
     }

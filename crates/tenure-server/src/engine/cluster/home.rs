@@ -8,7 +8,7 @@ use tenure_register::bucket::BucketHome;
 use tenure_register::etcd::EtcdHome;
 use tenure_register::postgres::PostgresHome;
 use tenure_register::{Failure, Register, RegisterKey};
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::config::{ClusterConfig, Home};
 
@@ -55,83 +55,58 @@ impl LogHome {
         config: &ClusterConfig,
         attempt: Duration,
     ) -> Result<Self, Failure> {
+        let runtime = runtime()?;
+        // Connections are made within the runtime.
+        let entered = runtime.enter();
         let name = &config.name;
-        match &config.home {
+        #[cfg(feature = "bucket")]
+        let mut opened = None;
+        let (kind, place, files): (_, _, Arc<dyn Register>) = match &config.home {
             Home::Etcd(etcd) => {
                 let place = format!("etcd, prefix {}, cluster {name}", etcd.prefix);
-                let open =
-                    || Ok(Arc::new(EtcdHome::new(etcd.clone(), attempt)?) as Arc<dyn Register>);
-                Self::over("etcd", config, place, open)
+                let home = EtcdHome::new(etcd.clone(), attempt)?;
+                ("etcd", place, Arc::new(home))
             }
             Home::Postgres(postgres) => {
                 let place = format!("PostgreSQL, schema {}, cluster {name}", postgres.schema);
-                let open = || {
-                    let home = PostgresHome::new(postgres.clone(), attempt)?;
-                    Ok(Arc::new(home) as Arc<dyn Register>)
-                };
-                Self::over("PostgreSQL", config, place, open)
+                let home = PostgresHome::new(postgres.clone(), attempt)?;
+                ("PostgreSQL", place, Arc::new(home))
             }
             #[cfg(feature = "bucket")]
             Home::Bucket(bucket) => {
                 let place = format!("bucket {}, cluster {name}", bucket.url);
-                let mut opened = None;
-                let open = || {
-                    let home = Arc::new(BucketHome::new(bucket, attempt)?);
-                    opened = Some(Arc::clone(&home));
-                    Ok(home as Arc<dyn Register>)
-                };
-                let mut home = Self::over("bucket", config, place, open)?;
-                home.bucket = opened;
-                Ok(home)
+                let home = Arc::new(BucketHome::new(bucket, attempt)?);
+                opened = Some(Arc::clone(&home));
+                ("bucket", place, home)
             }
-        }
+        };
+        drop(entered);
+        Ok(Self {
+            #[cfg(feature = "bucket")]
+            bucket: opened,
+            ..Self::over(kind, config, place, files, Some(runtime))?
+        })
     }
 
-    /// The home that `open` returns, within the runtime.
+    /// The home with these values. The home of a simulation has no runtime.
     pub(in crate::engine) fn over(
         kind: &'static str,
         config: &ClusterConfig,
         place: String,
-        open: impl FnOnce() -> Result<Arc<dyn Register>, Failure>,
+        files: Arc<dyn Register>,
+        runtime: Option<Runtime>,
     ) -> Result<Self, Failure> {
-        let misconfigured = |text: String| Failure::Misconfigured(text);
-        let folder: RegisterKey = config
-            .name
-            .parse()
-            .map_err(|error| misconfigured(format!("cluster.name: {error}")))?;
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("tenure-home")
-            .enable_all()
-            .build()
-            .map_err(|error| misconfigured(format!("can't start a thread: {error}")))?;
-        let files = {
-            let _entered = runtime.enter();
-            open()?
-        };
+        let folder = config.name.parse();
         Ok(Self {
             files,
             kind,
-            folder,
+            folder: folder
+                .map_err(|error| Failure::Misconfigured(format!("cluster.name: {error}")))?,
             place,
-            runtime: Arc::new(HomeRuntime(Some(runtime))),
+            runtime: Arc::new(HomeRuntime(runtime)),
             #[cfg(feature = "bucket")]
             bucket: None,
         })
-    }
-
-    /// A home whose requests a simulation answers.
-    #[cfg(feature = "simulation")]
-    pub(super) fn simulated(files: Arc<dyn Register>, config: &ClusterConfig) -> Self {
-        Self {
-            files,
-            kind: "simulation",
-            folder: config.name.parse().expect("the default name"),
-            place: "simulation".into(),
-            runtime: Arc::new(HomeRuntime(None)),
-            #[cfg(feature = "bucket")]
-            bucket: None,
-        }
     }
 
     /// Checks that a bucket keeps the rules on which a log depends: not every store does. Returns a
@@ -157,11 +132,15 @@ impl LogHome {
 
     /// Waits for the outcome. A thread of an async runtime must not call this.
     pub(in crate::engine) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
-        self.handle().block_on(work)
-    }
-
-    fn handle(&self) -> &Handle {
         let runtime = self.runtime.0.as_ref();
-        runtime.expect("it is there until the drop").handle()
+        runtime.expect("it is there until the drop").block_on(work)
     }
+}
+
+/// Returns a runtime for the connections of a home.
+pub(super) fn runtime() -> Result<Runtime, Failure> {
+    let mut builder = Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).thread_name("tenure-home");
+    let runtime = runtime.enable_all().build();
+    runtime.map_err(|error| Failure::Misconfigured(format!("can't start a thread: {error}")))
 }

@@ -3,7 +3,7 @@
 //! The machine decides. This module does what it asks for and reports the outcomes.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::Instant;
@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 use super::home::LogHome;
 use super::report::Reports;
-use super::serving::{OwnershipClock, Serving};
+use super::serving::OwnershipClock;
 use super::status::ClusterStatus;
 use crate::config::{ClusterAccess, ClusterConfig};
 use crate::engine::ring::{About, Draft, RingLog, SlotValue};
@@ -74,14 +74,9 @@ pub(super) struct ClusterLog {
     pub(super) ring: RingLog,
     pub(super) machine: Ownership,
     pub(super) clock: OwnershipClock,
-    pub(super) serving: Arc<Serving>,
     pub(super) status: Arc<ClusterStatus>,
     pub(super) stop: CancellationToken,
-    /// The name of the server to which the log is left, if an operator named one.
-    pub(super) successor: Arc<Mutex<Option<String>>>,
-    pub(super) server: String,
-    pub(super) address: String,
-    pub(super) access: ClusterAccess,
+    pub(super) config: ClusterConfig,
     /// This start of the server.
     pub(super) owner: OwnerId,
     /// A complete base that no entry names yet.
@@ -126,15 +121,11 @@ impl ClusterLog {
         Self {
             ring: RingLog::new(files, &home.folder, place, viewer, timings.poll()),
             machine,
-            serving: Arc::new(Serving::new(clock.clone())),
+            status: Arc::new(ClusterStatus::new(clock.clone())),
             clock,
-            status: Arc::new(ClusterStatus::new(home.kind)),
             home,
             stop,
-            successor: Arc::default(),
-            server: config.server.clone(),
-            address: config.advertise.clone(),
-            access,
+            config: config.clone(),
             owner,
             new_base: None,
             reports: Reports::default(),
@@ -186,11 +177,11 @@ impl ClusterLog {
                 |it| it.about.store.clone(),
             ),
             home: self.ring.home_text(),
-            server: self.server.clone(),
-            address: self.address.clone(),
+            server: self.config.server.clone(),
+            address: self.config.advertise.clone(),
             since: owned.map_or_else(|| self.clock.wall(), |it| it.about.since),
             successor: None,
-            is_guarded: self.access == ClusterAccess::Guarded
+            is_guarded: self.config.access == ClusterAccess::Guarded
                 || tail.is_some_and(|it| it.about.is_guarded),
         };
         let empty = || Batch::empty(revision, revision);
@@ -216,7 +207,7 @@ impl ClusterLog {
             AppendOutcome::Committed => {
                 // Another server may have named one that contains as much. This one is never named then, and
                 // must not keep the owner from writing another.
-                let covered = self.ring.base().map_or(0, |it| it.covered);
+                let covered = self.ring.rules().base().map_or(0, |it| it.covered);
                 self.new_base = self.new_base.filter(|it| it.covered > covered);
                 self.note_tail();
                 Attempted::Applied
@@ -251,24 +242,18 @@ impl ClusterLog {
     ) -> Result<(), AppendError> {
         loop {
             let draft = self.draft(batch);
-            match self.attempt(header, draft).await {
-                Attempted::Applied => {
-                    self.drain();
-                    return Ok(());
-                }
-                Attempted::Undone(failure) => {
-                    self.drain();
-                    return Err(match failure {
-                        Failure::Full(detail) => AppendError::DiskFull(detail),
-                        other => AppendError::Busy(other.to_string()),
-                    });
-                }
-                Attempted::Lost => {
-                    self.drain();
-                    return Err(self.not_owner());
-                }
-                Attempted::Repeated => self.wait_for_repeat(header).await?,
+            let attempted = self.attempt(header, draft).await;
+            if let Attempted::Repeated = attempted {
+                self.wait_for_repeat(header).await?;
+                continue;
             }
+            self.drain();
+            return match attempted {
+                Attempted::Applied => Ok(()),
+                Attempted::Undone(Failure::Full(detail)) => Err(AppendError::DiskFull(detail)),
+                Attempted::Undone(other) => Err(AppendError::Busy(other.to_string())),
+                Attempted::Lost | Attempted::Repeated => Err(self.not_owner()),
+            };
         }
     }
 
@@ -333,9 +318,7 @@ impl ClusterLog {
             if let Some(header) = header.take().or_else(vacate) {
                 let mut draft = self.draft(None);
                 if header.state == TailState::Vacant {
-                    let successor = self.successor.lock();
-                    draft.about.successor =
-                        successor.unwrap_or_else(PoisonError::into_inner).clone();
+                    draft.about.successor = self.status.successor();
                 }
                 let to = draft.about.successor.clone();
                 match self.attempt(header, draft).await {
@@ -392,7 +375,7 @@ impl ClusterLog {
 
     /// Returns why this server does not take over the log, if that is so.
     pub(super) fn closed(&self) -> Option<Closed> {
-        Closed::for_server(self.ring.tail()?, self.access)
+        Closed::for_server(self.ring.tail()?, self.config.access)
     }
 }
 

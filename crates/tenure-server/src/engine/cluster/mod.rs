@@ -25,9 +25,9 @@ mod status;
 pub(crate) mod tests;
 
 pub(super) use home::LogHome;
+pub(super) use operator::OperatorLog;
 pub use operator::RecoverError;
-pub(super) use operator::{backup, init, recover, restore};
-pub(crate) use serving::{OwnershipClock, Serving};
+pub(crate) use serving::OwnershipClock;
 pub(super) use standby::StandbyError;
 pub(crate) use standby::{Ended, Standby};
 pub(crate) use status::ClusterStatus;

@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tenure_core::Epoch;
-use tenure_core::ownership::{Found, Observation, Refusal, Tail, TailState};
+use tenure_core::ownership::{Found, HomeId, Observation, Refusal, Tail, TailState};
 use tenure_core::ring::{Base, SlotRead, SlotReplaced};
 use tenure_register::Failure;
 
@@ -50,41 +49,13 @@ pub enum RecoverError {
     /// The home refuses until a setting, a password or a right is changed.
     #[error("{0}")]
     Misconfigured(String),
-    /// There is nothing to recover.
-    #[error("the log is empty: `tenure cluster init` begins it, or check home, prefix and name")]
-    Empty,
-    /// The log has entries already.
-    #[error("the log exists: it has the store {store}, last written by {server}")]
-    Exists {
-        /// The id of the store.
-        store: String,
-        /// The server that wrote the newest entry.
-        server: String,
-    },
-    /// A server appends to the log.
-    #[error("{server} writes to the log: stop all servers of the cluster first")]
-    InUse {
-        /// The server.
-        server: String,
-    },
-    /// A backup is being restored into the log, or its content was moved elsewhere for good.
+    /// The log permits no such change: it is empty, or it has entries; a server appends to it; a backup is
+    /// being restored into it; or it was moved away.
     #[error("{0}")]
-    Closed(String),
-    /// A restore needs an empty log.
-    #[error("{0}: a restore overwrites nothing, use an empty prefix, schema or cluster name")]
-    NotEmpty(String),
-    /// The home is another one than before, so the log may lack what a server acknowledged.
-    #[error("{0}")]
-    OtherHome(String),
-    /// A newer version wrote the log, or the log is damaged.
+    Refused(String),
+    /// A newer version wrote the log, the log is damaged, or hardly any epoch is left above those of it.
     #[error("{0}")]
     Damaged(String),
-    /// Hardly any epoch is left above those of the log.
-    #[error("the greatest epoch is {last}, which leaves too few epochs for grants")]
-    EpochsUsedUp {
-        /// The greatest epoch.
-        last: u64,
-    },
 }
 
 impl From<Failure> for RecoverError {
@@ -110,31 +81,27 @@ impl From<BaseError> for RecoverError {
 
 impl From<Closed> for RecoverError {
     fn from(reason: Closed) -> Self {
-        Self::Closed(reason.to_string())
+        Self::Refused(reason.to_string())
     }
 }
 
-/// The log, for an operator.
-struct OperatorLog<'a> {
+/// The log, for a command of an operator.
+pub(in crate::engine) struct OperatorLog<'a> {
     home: &'a LogHome,
     ring: RingLog,
+    /// The place of the log from which it was read last.
+    seen: HomeId,
     wait: &'a dyn Fn(Duration),
 }
 
-/// The outcome of an append that is known.
-enum Written {
-    Done,
-    /// Another entry stands there.
-    Refused,
-}
-
 impl<'a> OperatorLog<'a> {
-    fn new(home: &'a LogHome, wait: &'a dyn Fn(Duration)) -> Self {
+    pub(in crate::engine) fn new(home: &'a LogHome, wait: &'a dyn Fn(Duration)) -> Self {
         let viewer = Box::new(|value: &SlotValue| value.tail.state);
         let (files, place) = (std::sync::Arc::clone(&home.files), home.place.clone());
         Self {
             ring: RingLog::new(files, &home.folder, place, viewer, Duration::ZERO),
             home,
+            seen: HomeId(0),
             wait,
         }
     }
@@ -157,32 +124,30 @@ impl<'a> OperatorLog<'a> {
     }
 
     /// Reads all slots. Returns the newest entry; `None` if the log is empty.
-    fn load(&mut self) -> Result<(Observation, Option<SlotValue>), RecoverError> {
-        let observation = self.repeat(async |ring| {
+    fn load(&mut self) -> Result<Option<SlotValue>, RecoverError> {
+        let Observation { home, found } = self.repeat(async |ring| {
             ring.forget();
             ring.load().await
         })?;
-        let tail = match observation.found {
+        self.seen = home;
+        match found {
             Found::Unusable(Refusal::NewerFormat { found }) => {
                 let text = format!("the log has format {found}: use the version that wrote it");
-                return Err(RecoverError::Damaged(text));
+                Err(RecoverError::Damaged(text))
             }
             Found::Unusable(refusal) => {
                 let text = format!(
                     "{refusal}: another program writes to the log, or a part of it was deleted. Restore \
                      a backup into another prefix, schema or cluster name"
                 );
-                return Err(RecoverError::Damaged(text));
+                Err(RecoverError::Damaged(text))
             }
-            Found::Empty => {
-                if let Some(text) = self.repeat(async |ring| leftover(ring).await)? {
-                    return Err(RecoverError::Damaged(text));
-                }
-                None
-            }
-            Found::Tail(_) => self.ring.tail().cloned(),
-        };
-        Ok((observation, tail))
+            Found::Empty => match self.repeat(async |ring| leftover(ring).await)? {
+                Some(text) => Err(RecoverError::Damaged(text)),
+                None => Ok(None),
+            },
+            Found::Tail(_) => Ok(self.ring.tail().cloned()),
+        }
     }
 
     /// Returns the state of the log as of its newest entry.
@@ -191,9 +156,7 @@ impl<'a> OperatorLog<'a> {
         let mut replica = Replica::empty(history);
         let mut attempt = 1;
         loop {
-            let (_, Some(tail)) = self.load()? else {
-                return Err(RecoverError::Empty);
-            };
+            let tail = self.load()?.ok_or_else(empty)?;
             let brought = self.home.block_on(self.ring.bring(&mut replica, history));
             match brought {
                 Ok(()) => return Ok((tail, replica)),
@@ -206,22 +169,35 @@ impl<'a> OperatorLog<'a> {
         }
     }
 
-    /// Appends an entry after the newest one that was read. If the outcome of an attempt is not known,
-    /// exactly the same bytes are sent again until it is.
+    /// Appends an entry after the newest one that was read, to a log that nobody else appends to.
     fn append(
         &mut self,
         tail: Tail,
         draft: Draft<'_>,
         base: Option<Base>,
-    ) -> Result<Written, RecoverError> {
+    ) -> Result<(), RecoverError> {
+        match self.try_append(tail, draft, base)? {
+            true => Ok(()),
+            false => Err(self.load()?.as_ref().map_or_else(empty, in_use)),
+        }
+    }
+
+    /// The same. If the outcome of an attempt is not known, exactly the same bytes are sent again until it
+    /// is. Returns whether the entry was appended: another one may stand there.
+    fn try_append(
+        &mut self,
+        tail: Tail,
+        draft: Draft<'_>,
+        base: Option<Base>,
+    ) -> Result<bool, RecoverError> {
         let home = self.home;
         // Argument 5 of the ring.
-        let base = match self.ring.needs_base(base) {
+        let base = match self.ring.rules().needs_base(base) {
             true => {
                 let mut replica = Replica::empty(HistoryLimits::NONE);
                 let brought = self.ring.bring(&mut replica, HistoryLimits::NONE);
                 home.block_on(brought)?;
-                Some(self.write(&mut replica)?)
+                Some(home.block_on(self.ring.files.write_state(&mut replica))?.0)
             }
             false => base,
         };
@@ -229,7 +205,7 @@ impl<'a> OperatorLog<'a> {
         let (append, bytes) = match prepared {
             Ok(prepared) => prepared,
             Err((_, Some(failure))) => return Err(failure.into()),
-            Err((_, None)) => return Ok(Written::Refused),
+            Err((_, None)) => return Ok(false),
         };
         let mut failure = Failure::Unknown(String::new());
         for attempt in 0..ATTEMPTS {
@@ -238,14 +214,14 @@ impl<'a> OperatorLog<'a> {
             }
             let replaced = self.ring.replace(&append, bytes.clone(), tail.home);
             match home.block_on(replaced) {
-                (_, SlotReplaced::Done(_), _) => return Ok(Written::Done),
+                (_, SlotReplaced::Done(_), _) => return Ok(true),
                 // No other entry has these bytes, so an attempt before was applied.
                 (_, SlotReplaced::Changed(SlotRead::Found(slot)), _)
                     if slot.checksum == append.checksum =>
                 {
-                    return Ok(Written::Done);
+                    return Ok(true);
                 }
-                (_, SlotReplaced::Changed(_), _) => return Ok(Written::Refused),
+                (_, SlotReplaced::Changed(_), _) => return Ok(false),
                 (_, SlotReplaced::NotApplied, error) if attempt == 0 => {
                     return Err(error.unwrap_or(failure).into());
                 }
@@ -256,12 +232,18 @@ impl<'a> OperatorLog<'a> {
         Err(RecoverError::Service(text))
     }
 
-    /// Writes a snapshot of this state, which a later entry names.
-    fn write(&self, replica: &mut Replica) -> Result<Base, RecoverError> {
-        let covered = replica.at.sequence;
-        let snapshot = replica.snapshot().map_err(RecoverError::Damaged)?;
-        let written = self.ring.files.write_snapshot(snapshot, covered);
-        Ok(self.home.block_on(written)?.0)
+    /// Returns the tail of the next entry that no server writes.
+    fn next(&self, before: Option<&SlotValue>, state: TailState) -> Tail {
+        let before = before.map(|it| &it.tail);
+        Tail {
+            home: self.seen,
+            generation: before.map_or(0, |it| it.generation) + 1,
+            sequence: before.map_or(0, |it| it.sequence) + 1,
+            undone: 0,
+            state,
+            owner: new_owner(),
+            ownership: before.map_or(Duration::ZERO, |it| it.ownership),
+        }
     }
 
     /// Returns the content of an entry that no server writes.
@@ -288,15 +270,21 @@ impl<'a> OperatorLog<'a> {
     }
 }
 
-/// Returns the error of an append that another entry has refused.
-fn in_use(log: &mut OperatorLog<'_>) -> RecoverError {
-    match log.load() {
-        Ok((_, Some(tail))) => RecoverError::InUse {
-            server: tail.about.server,
-        },
-        Ok((_, None)) => RecoverError::Empty,
-        Err(error) => error,
-    }
+/// The refusal of a log to which the server of this entry appends.
+fn in_use(tail: &SlotValue) -> RecoverError {
+    let server = &tail.about.server;
+    let text = format!("{server} writes to the log: stop all servers of the cluster first");
+    RecoverError::Refused(text)
+}
+
+fn empty() -> RecoverError {
+    let text = "the log is empty: `tenure cluster init` begins it, or check home, prefix and name";
+    RecoverError::Refused(text.into())
+}
+
+fn exists(tail: &SlotValue) -> String {
+    let (store, server) = (tail.about.store.as_str(), &tail.about.server);
+    format!("the log exists: it has the store {store}, last written by {server}")
 }
 
 /// Returns the note of an operator's change, for the audit log.
@@ -307,211 +295,157 @@ fn note_of(change: &str, subject: &str) -> String {
     }
 }
 
-/// Returns the tail of the next entry that no server writes.
-fn next(observation: Observation, before: Option<&SlotValue>, state: TailState) -> Tail {
-    let (generation, sequence) = before.map_or((0, 0), |it| (it.tail.generation, it.tail.sequence));
-    Tail {
-        home: observation.home,
-        generation: generation + 1,
-        sequence: sequence + 1,
-        undone: 0,
-        state,
-        owner: new_owner(),
-        ownership: before.map_or(Duration::ZERO, |it| it.tail.ownership),
-    }
-}
-
-/// Writes the first entry of an empty log, so that any server may take the log over. Returns the id of
-/// the new store.
-pub(in crate::engine) fn init(
-    home: &LogHome,
-    wait: &dyn Fn(Duration),
-) -> Result<StoreId, RecoverError> {
-    let mut log = OperatorLog::new(home, wait);
-    let (observation, tail) = log.load()?;
-    if let Some(tail) = tail {
-        return Err(exists(&tail));
-    }
-    let store = StoreId::random(&mut OsRandom);
-    let revision = first_revision(clock::wall());
-    let draft = log.draft(store.clone(), false, revision, None);
-    match log.append(next(observation, None, TailState::Vacant), draft, None)? {
-        Written::Done => Ok(store),
-        Written::Refused => Err(in_use(&mut log)),
-    }
-}
-
-fn exists(tail: &SlotValue) -> RecoverError {
-    RecoverError::Exists {
-        store: tail.about.store.as_str().into(),
-        server: tail.about.server.clone(),
-    }
-}
-
-/// Lets a log go on whose home is another one than before, or lost entries that it had acknowledged.
-/// Epochs and revisions continue far above everything that can have been lost. It counts from one entry
-/// on: an interrupted recovery has changed nothing, and may be repeated.
-pub(in crate::engine) fn recover(
-    home: &LogHome,
-    wait: &dyn Fn(Duration),
-) -> Result<Restored, RecoverError> {
-    let mut log = OperatorLog::new(home, wait);
-    let (_, Some(before)) = log.load()? else {
-        return Err(RecoverError::Empty);
-    };
-    match before.tail.state {
-        // A server that runs appends more often than this.
-        TailState::Owned => wait(before.tail.ownership),
-        TailState::Vacant => {}
-        state => return Err(Closed::of(state).map_or(RecoverError::Empty, Into::into)),
-    }
-    let (tail, mut replica) = log.copy()?;
-    if tail != before {
-        let server = tail.about.server;
-        return Err(RecoverError::InUse { server });
-    }
-    let loaded = replica.loaded();
-    let loaded = loaded.map_err(|error| RecoverError::Damaged(error.to_string()))?;
-    let restored = loaded.restored();
-    let (floors, revision) =
-        restored.map_err(|last| RecoverError::EpochsUsedUp { last: last.get() })?;
-    let above = floors.of_all().map_or(0, Epoch::get);
-    let (observation, _) = log.load()?;
-    let note = note_of("recovered in", &log.ring.home_text());
-    let (store, is_guarded) = (before.about.store.clone(), before.about.is_guarded);
-    let batch = Batch::of_floors(before.revision, revision, &floors);
-    let draft = Draft {
-        batch: Cow::Owned(batch),
-        ..log.draft(store, is_guarded, before.revision, Some(note))
-    };
-    let tail = next(observation, Some(&before), TailState::Vacant);
-    match log.append(tail, draft, None)? {
-        Written::Done => Ok(Restored {
-            contents: Contents::of_all(&loaded),
-            is_final: false,
-            epochs_above: above,
-            revisions_above: revision,
-        }),
-        Written::Refused => Err(in_use(&mut log)),
-    }
-}
-
-/// Replaces the newest entry by the last one of the log. It is a take-over: everything that the owner
-/// committed is before it, and no append of the owner is applied after it. A log that is retired already
-/// stays as it is.
-///
-/// Returns how long the owner may answer renewals from memory, counted from the end of this call.
-fn retire(log: &mut OperatorLog<'_>) -> Result<Duration, RecoverError> {
-    for _ in 0..RACES {
-        let (observation, before) = log.load()?;
-        let Some(before) = before else {
-            return Err(RecoverError::Empty);
-        };
-        let ownership = match before.tail.state {
-            TailState::Owned | TailState::Retired => before.tail.ownership,
-            // The owner answered its last request before it gave the log up.
-            TailState::Vacant => Duration::ZERO,
-            TailState::Restoring => return Err(Closed::Restoring.into()),
-        };
-        if before.tail.state == TailState::Retired {
-            return Ok(ownership);
+impl OperatorLog<'_> {
+    /// Writes the first entry of an empty log, so that any server may take the log over. Returns the id of
+    /// the new store.
+    pub(in crate::engine) fn init(mut self) -> Result<StoreId, RecoverError> {
+        if let Some(tail) = self.load()? {
+            return Err(RecoverError::Refused(exists(&tail)));
         }
-        if before.tail.home != observation.home {
-            let text = other_home(Some(&before.about.home), &log.ring.home_text());
-            return Err(RecoverError::OtherHome(text));
+        let store = StoreId::random(&mut OsRandom);
+        let revision = first_revision(clock::wall());
+        let draft = self.draft(store.clone(), false, revision, None);
+        self.append(self.next(None, TailState::Vacant), draft, None)?;
+        Ok(store)
+    }
+
+    /// Lets a log go on whose home is another one than before, or lost entries that it had acknowledged.
+    /// Epochs and revisions continue far above everything that can have been lost. It counts from one
+    /// entry on: an interrupted recovery has changed nothing, and may be repeated.
+    pub(in crate::engine) fn recover(mut self) -> Result<Restored, RecoverError> {
+        let before = self.load()?.ok_or_else(empty)?;
+        match before.tail.state {
+            // A server that runs appends more often than this.
+            TailState::Owned => (self.wait)(before.tail.ownership),
+            TailState::Vacant => {}
+            state => return Err(Closed::of(state).map_or_else(empty, Into::into)),
         }
-        let tail = Tail {
-            ownership,
-            ..next(observation, Some(&before), TailState::Retired)
+        let (tail, mut replica) = self.copy()?;
+        if tail != before {
+            return Err(in_use(&tail));
+        }
+        let loaded = replica.loaded();
+        let mut loaded = loaded.map_err(|error| RecoverError::Damaged(error.to_string()))?;
+        let restored = Restored::above(&mut loaded).map_err(|last| {
+            RecoverError::Damaged(format!(
+                "the greatest epoch is {last}, which leaves too few epochs for grants"
+            ))
+        })?;
+        let note = note_of("recovered in", &self.ring.home_text());
+        let (store, is_guarded) = (before.about.store.clone(), before.about.is_guarded);
+        let batch = Batch::of_floors(before.revision, loaded.revision, &loaded.floors);
+        let draft = Draft {
+            batch: Cow::Owned(batch),
+            ..self.draft(store, is_guarded, before.revision, Some(note))
         };
-        let About {
-            store, is_guarded, ..
-        } = before.about;
-        let draft = log.draft(store, is_guarded, before.revision, None);
-        if let Written::Done = log.append(tail, draft, None)? {
-            return Ok(ownership);
+        self.append(self.next(Some(&before), TailState::Vacant), draft, None)?;
+        Ok(restored)
+    }
+
+    /// Replaces the newest entry by the last one of the log. It is a take-over: everything that the owner
+    /// committed is before it, and no append of the owner is applied after it. A log that is retired
+    /// already stays as it is.
+    ///
+    /// Returns how long the owner may answer renewals from memory, counted from the end of this call.
+    fn retire(&mut self) -> Result<Duration, RecoverError> {
+        for _ in 0..RACES {
+            let before = self.load()?.ok_or_else(empty)?;
+            let ownership = match before.tail.state {
+                TailState::Owned => before.tail.ownership,
+                TailState::Retired => return Ok(before.tail.ownership),
+                // The owner answered its last request before it gave the log up.
+                TailState::Vacant => Duration::ZERO,
+                TailState::Restoring => return Err(Closed::Restoring.into()),
+            };
+            if before.tail.home != self.seen {
+                let text = other_home(Some(&before.about.home), &self.ring.home_text());
+                return Err(RecoverError::Refused(text));
+            }
+            let tail = Tail {
+                ownership,
+                ..self.next(Some(&before), TailState::Retired)
+            };
+            let (store, is_guarded) = (before.about.store, before.about.is_guarded);
+            let draft = self.draft(store, is_guarded, before.revision, None);
+            if self.try_append(tail, draft, None)? {
+                return Ok(ownership);
+            }
         }
+        let text = "a server appends without a pause: stop all servers of the cluster first";
+        Err(RecoverError::Service(text.into()))
     }
-    let text = "a server appends without a pause: stop all servers of the cluster first";
-    Err(RecoverError::Service(text.into()))
-}
 
-/// Copies the content of the log to this file. A final backup retires the log before.
-pub(in crate::engine) fn backup(
-    home: &LogHome,
-    file: BackupFile,
-    is_final: bool,
-    wait: &dyn Fn(Duration),
-) -> Result<Contents, BackupError> {
-    let of_log = |error| BackupError::Log {
-        log: home.place.clone(),
-        error,
-    };
-    let mut log = OperatorLog::new(home, wait);
-    // The owner may answer from memory until then. A restored store must not start before.
-    let mut silent_at = None;
-    if is_final {
-        let ownership = retire(&mut log).map_err(of_log)?;
-        silent_at = Some(Instant::now() + ownership);
+    /// Copies the content of the log to this file. A final backup retires the log before.
+    pub(in crate::engine) fn backup(
+        mut self,
+        file: BackupFile,
+        is_final: bool,
+    ) -> Result<Contents, BackupError> {
+        let log = self.home.place.clone();
+        let of_log = |error| BackupError::Log { log, error };
+        // The owner may answer from memory until then. A restored store must not start before.
+        let mut silent_at = None;
+        let mut copy = || {
+            if is_final {
+                let ownership = self.retire()?;
+                silent_at = Some(Instant::now() + ownership);
+            }
+            let (tail, replica) = self.copy()?;
+            match tail.tail.state {
+                TailState::Restoring => Err(Closed::Restoring.into()),
+                _ => Ok(replica),
+            }
+        };
+        let contents = file.write(&mut copy().map_err(of_log)?, is_final)?;
+        if let Some(silent_at) = silent_at {
+            (self.wait)(silent_at.saturating_duration_since(Instant::now()));
+        }
+        file.publish(contents)
     }
-    let (tail, mut replica) = log.copy().map_err(of_log)?;
-    if tail.tail.state == TailState::Restoring {
-        return Err(of_log(Closed::Restoring.into()));
-    }
-    let contents = file.write(&mut replica, is_final)?;
-    if let Some(silent_at) = silent_at {
-        wait(silent_at.saturating_duration_since(Instant::now()));
-    }
-    file.publish(contents)
-}
 
-/// Writes the content of a backup into an empty log, or one that an interrupted restore left.
-///
-/// The first entry says that a restore is going on, with which no server takes the log over. The second
-/// one names the snapshot of the backup. So a restore that was interrupted leaves no log that a server
-/// would use, and it can be repeated.
-pub(in crate::engine) fn restore(
-    home: &LogHome,
-    file: &Path,
-    wait: &dyn Fn(Duration),
-) -> Result<Restored, RestoreError> {
-    let (mut replica, restored) = open_backup(file)?;
-    let store = replica.content.store_id.clone().unwrap_or_default();
-    let note = note_of("restored from", &file.display().to_string());
-    let mut log = OperatorLog::new(home, wait);
-    let write = || {
-        let (observation, before) = log.load()?;
-        if let Some(tail) = before
-            .as_ref()
-            .filter(|it| it.tail.state != TailState::Restoring)
+    /// Writes the content of a backup into an empty log, or one that an interrupted restore left.
+    ///
+    /// The first entry says that a restore is going on, with which no server takes the log over. The
+    /// second one names the snapshot of the backup. So a restore that was interrupted leaves no log that a
+    /// server would use, and it can be repeated.
+    pub(in crate::engine) fn restore(mut self, file: &Path) -> Result<Restored, RestoreError> {
+        let (replica, restored) = open_backup(file)?;
+        let note = note_of("restored from", &file.display().to_string());
+        self.put(replica, note).map_err(|error| RestoreError::Log {
+            log: self.home.place.clone(),
+            error,
+        })?;
+        Ok(restored)
+    }
+
+    /// Makes this the content of the log.
+    fn put(&mut self, mut replica: Replica, note: String) -> Result<(), RecoverError> {
+        let before = self.load()?;
+        if let Some(tail) = &before
+            && tail.tail.state != TailState::Restoring
         {
-            return Err(RecoverError::NotEmpty(exists(tail).to_string()));
+            return Err(RecoverError::Refused(format!(
+                "{}: a restore overwrites nothing, use an empty prefix, schema or cluster name",
+                exists(tail)
+            )));
         }
+        let store = replica.content.store_id.clone().unwrap_or_default();
         let (is_guarded, revision) = (replica.content.is_guarded, replica.revision());
-        let draft = log.draft(store.clone(), is_guarded, revision, None);
-        let restoring = next(observation, before.as_ref(), TailState::Restoring);
-        if let Written::Refused = log.append(restoring, draft, None)? {
-            return Err(in_use(&mut log));
-        }
-        let (observation, Some(begun)) = log.load()? else {
-            return Err(RecoverError::Empty);
-        };
+        let draft = self.draft(store.clone(), is_guarded, revision, None);
+        let restoring = self.next(before.as_ref(), TailState::Restoring);
+        self.append(restoring, draft, None)?;
+        let begun = self.load()?.ok_or_else(empty)?;
         if begun.tail != restoring {
-            return Err(in_use(&mut log));
+            return Err(in_use(&begun));
         }
         replica.at = begun.position;
-        let base = log.write(&mut replica)?;
-        let draft = log.draft(store, is_guarded, revision, Some(note));
-        let ready = next(observation, Some(&begun), TailState::Vacant);
-        match log.append(ready, draft, Some(base))? {
-            Written::Done => Ok(()),
-            Written::Refused => Err(in_use(&mut log)),
-        }
-    };
-    let written: Result<(), RecoverError> = write();
-    written.map_err(|error| RestoreError::Log {
-        log: home.place.clone(),
-        error,
-    })?;
-    Ok(restored)
+        let written = self.ring.files.write_state(&mut replica);
+        let (base, _) = self.home.block_on(written)?;
+        let draft = self.draft(store, is_guarded, revision, Some(note));
+        self.append(
+            self.next(Some(&begun), TailState::Vacant),
+            draft,
+            Some(base),
+        )
+    }
 }

@@ -1,19 +1,15 @@
 //! The log of a server that owns it.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use tenure_core::ownership::{OwnershipRole, Tail};
 use tenure_core::ring::Pressure;
-use tokio::sync::oneshot;
-use tracing::warn;
+use tokio::sync::OwnedMutexGuard;
 
 use super::bases::{BaseWriter, WriterTask};
-use super::home::LogHome;
 use super::log::ClusterLog;
-use crate::engine::replica::Replica;
 use crate::engine::{AppendError, Batch, Log};
 use crate::model::ChangeSet;
 
@@ -24,18 +20,13 @@ const FULL_FROM: f64 = 0.9;
 /// The size of the entries that no base has from which a segment is written, in bytes.
 const SEGMENT_BYTES: usize = 4 << 20;
 
-/// The log that a store has given back, and the replica of the task that wrote the files.
-pub(super) type Returned = Arc<Mutex<Option<(ClusterLog, oneshot::Receiver<Replica>)>>>;
-
-/// The log, while this server owns it. Dropping it gives the connection back to the standby.
+/// The log, while this server owns it. Dropping it gives the log back to the standby.
 #[derive(Debug)]
 pub(crate) struct OwnedLog {
-    home: LogHome,
     /// The task of the writer, until it is started.
     pub(super) writer: Option<WriterTask>,
-    /// `None` only while this value is dropped.
-    parts: Option<(ClusterLog, BaseWriter)>,
-    returned: Returned,
+    pub(super) log: OwnedMutexGuard<ClusterLog>,
+    bases: BaseWriter,
     /// The size of the entries that no base has, in bytes.
     uncovered_bytes: usize,
     /// The reason why the last base was not written.
@@ -44,16 +35,14 @@ pub(crate) struct OwnedLog {
 
 impl OwnedLog {
     pub(super) fn new(
-        log: ClusterLog,
+        log: OwnedMutexGuard<ClusterLog>,
         bases: BaseWriter,
         writer: WriterTask,
-        returned: Returned,
     ) -> Self {
         Self {
             writer: Some(writer),
-            home: log.home.clone(),
-            parts: Some((log, bases)),
-            returned,
+            log,
+            bases,
             uncovered_bytes: 0,
             base_failure: None,
         }
@@ -61,23 +50,16 @@ impl OwnedLog {
 
     /// Starts the writer on a thread of its own.
     pub(super) fn start_writer(&mut self) -> io::Result<()> {
-        let (home, writer) = (self.home.clone(), self.writer.take());
+        let (home, writer) = (self.log.home.clone(), self.writer.take());
         let thread = thread::Builder::new().name("tenure-snapshot".into());
         let write = move || writer.map_or((), |writer| home.block_on(writer.start()));
         thread.spawn(write).map(drop)
     }
 
-    /// Returns the parts, or an error that ends the store.
-    fn parts(&mut self) -> Result<(&mut ClusterLog, &mut BaseWriter), AppendError> {
-        let gone = || AppendError::Unknown("the log was closed".into());
-        let (log, bases) = self.parts.as_mut().ok_or_else(gone)?;
-        Ok((log, bases))
-    }
-
     /// Appends an entry with these changes, or without changes.
     async fn append_entry(&mut self, batch: Option<&Batch>) -> Result<(), AppendError> {
         self.wait_for_room().await?;
-        let (log, _) = self.parts()?;
+        let log = &mut *self.log;
         match log.machine.append(log.now()) {
             Some(header) => self.append_with(header, batch).await,
             None => Err(log.not_owner()),
@@ -87,16 +69,15 @@ impl OwnedLog {
     /// Waits until a base can be named, if the log is long. The slots that are left are for heartbeats, which
     /// are few, and for take-overs.
     async fn wait_for_room(&mut self) -> Result<(), AppendError> {
-        let (log, _) = self.parts()?;
         let is_long = |log: &ClusterLog| {
-            log.ring.pressure() >= Pressure::RefuseChanges && log.new_base.is_none()
+            log.ring.rules().pressure() >= Pressure::RefuseChanges && log.new_base.is_none()
         };
-        if !is_long(log) {
+        if !is_long(&self.log) {
             return Ok(());
         }
-        let within = log.machine.timings().attempt();
-        self.shorten(within).await?;
-        if !is_long(self.parts()?.0) {
+        let within = self.log.machine.timings().attempt();
+        self.shorten(within).await;
+        if !is_long(&self.log) {
             return Ok(());
         }
         let failure = self.base_failure.as_deref();
@@ -112,17 +93,16 @@ impl OwnedLog {
         header: Tail,
         batch: Option<&Batch>,
     ) -> Result<(), AppendError> {
-        let (log, bases) = self.parts()?;
-        let named = log.new_base;
-        log.append(header, batch).await?;
+        let named = self.log.new_base;
+        self.log.append(header, batch).await?;
         let mut added = 0;
-        if let Some(value) = log.ring.tail() {
-            bases.committed(value);
+        if let Some(value) = self.log.ring.tail() {
+            self.bases.committed(value);
             added = value.entry.len();
         }
-        let is_named = log.ring.base() == named;
+        let is_named = self.log.ring.rules().base() == named;
         if let Some(base) = named.filter(|_| is_named) {
-            bases.named(base);
+            self.bases.named(base);
             self.uncovered_bytes = 0;
         }
         self.uncovered_bytes += added;
@@ -131,36 +111,31 @@ impl OwnedLog {
 
     /// Begins a base if it is time for that, and notes one that was written, waiting for it at most this
     /// long.
-    async fn shorten(&mut self, within: Duration) -> Result<(), AppendError> {
-        let bytes = self.uncovered_bytes;
-        let (log, bases) = self.parts()?;
-        let is_due = log.ring.pressure() >= Pressure::WriteSegment || bytes >= SEGMENT_BYTES;
-        if is_due && log.new_base.is_none() && log.ring.begin_base().is_some() {
-            bases.begin();
+    async fn shorten(&mut self, within: Duration) {
+        let log = &mut *self.log;
+        let rules = log.ring.rules();
+        let is_due =
+            rules.pressure() >= Pressure::WriteSegment || self.uncovered_bytes >= SEGMENT_BYTES;
+        if is_due && log.new_base.is_none() && rules.begin_base().is_some() {
+            self.bases.begin();
         }
-        match bases.written(within, &log.stop).await {
+        match self.bases.written(within, &log.stop).await {
             Some(Ok(base)) => {
                 log.new_base = Some(base);
                 self.base_failure = None;
             }
             Some(Err(failure)) => {
                 log.status.metrics.base_failed();
-                let text = format!("the log can't be shortened: {failure}");
-                if log.is_news(&text) {
-                    warn!("{text}");
-                }
+                log.warn(&format!("the log can't be shortened: {failure}"));
                 self.base_failure = Some(failure);
             }
             None => {}
         }
-        Ok(())
     }
-}
 
-impl OwnedLog {
     /// As [`Log::append`].
     pub(super) async fn append_batch(&mut self, batch: &Batch) -> Result<(), AppendError> {
-        let (log, _) = self.parts()?;
+        let log = &self.log;
         let facts = log.home.files.facts();
         if let Some(used) = facts.used_space().filter(|used| *used >= FULL_FROM) {
             return Err(AppendError::DiskFull(format!(
@@ -184,14 +159,13 @@ impl OwnedLog {
 
     /// As [`Log::upkeep`].
     pub(super) async fn keep_up(&mut self) -> Result<(), AppendError> {
-        let (log, _) = self.parts()?;
-        let within = match log.ring.pressure() {
-            Pressure::Resign => log.machine.timings().attempt(),
+        let within = match self.log.ring.rules().pressure() {
+            Pressure::Resign => self.log.machine.timings().attempt(),
             _ => Duration::ZERO,
         };
-        self.shorten(within).await?;
-        let (log, _) = self.parts()?;
-        if log.ring.pressure() == Pressure::Resign && log.new_base.is_none() {
+        self.shorten(within).await;
+        let log = &mut *self.log;
+        if log.ring.rules().pressure() == Pressure::Resign && log.new_base.is_none() {
             // The last slots are for take-overs: argument 5 of the ring. The machine is not asked before:
             // the heartbeat that it would begin is not sent.
             log.leave().await;
@@ -202,11 +176,8 @@ impl OwnedLog {
         match (asked, log.machine.role(log.now())) {
             (Some(header), _) => match self.append_with(header, None).await {
                 Err(error) if error.is_transient() => {
-                    let (log, _) = self.parts()?;
                     let text = format!("an append was refused; it will be tried again: {error}");
-                    if log.is_news(&text) {
-                        warn!("{text}");
-                    }
+                    self.log.warn(&text);
                 }
                 beaten => beaten?,
             },
@@ -217,45 +188,40 @@ impl OwnedLog {
     }
 
     /// As [`Log::close`].
-    pub(super) async fn leave(&mut self) -> Result<(), AppendError> {
-        self.parts()?.0.leave().await;
-        Ok(())
+    pub(super) async fn leave(&mut self) {
+        self.log.leave().await;
     }
 }
 
 impl Log for OwnedLog {
     fn append(&mut self, batch: &Batch, _: &[ChangeSet]) -> Result<(), AppendError> {
-        self.home.clone().block_on(self.append_batch(batch))
+        self.log.home.clone().block_on(self.append_batch(batch))
     }
 
     fn confirm(&mut self) -> Result<(), AppendError> {
-        self.home.clone().block_on(self.append_entry(None))
+        self.log.home.clone().block_on(self.append_entry(None))
     }
 
     fn upkeep(&mut self) -> Result<(), AppendError> {
-        self.home.clone().block_on(self.keep_up())
+        self.log.home.clone().block_on(self.keep_up())
     }
 
     fn upkeep_within(&self) -> Option<Duration> {
-        let (log, _) = self.parts.as_ref()?;
-        let due = log.machine.next_timeout()?;
-        Some(due.since(log.now()))
+        let due = self.log.machine.next_timeout()?;
+        Some(due.since(self.log.now()))
     }
 
     fn close(&mut self) -> Result<(), AppendError> {
-        self.home.clone().block_on(self.leave())
+        self.log.home.clone().block_on(self.leave());
+        Ok(())
     }
 }
 
 impl Drop for OwnedLog {
     fn drop(&mut self) {
-        if let Some((mut log, bases)) = self.parts.take() {
-            // The store ends, so nothing may be answered from its memory. If the log is not vacated
-            // yet, the standby does that.
-            log.machine.resign();
-            log.publish();
-            let returned = self.returned.lock();
-            *returned.unwrap_or_else(PoisonError::into_inner) = Some((log, bases.end()));
-        }
+        // The store ends, so nothing may be answered from its memory. If the log is not vacated yet, the
+        // standby does that.
+        self.log.machine.resign();
+        self.log.publish();
     }
 }

@@ -88,7 +88,7 @@ impl ClusterLog {
 
     /// Publishes the deadline of answers from memory, and the role.
     pub(super) fn publish(&self) {
-        self.serving.set(self.machine.serves_until());
+        self.status.serving.set(self.machine.serves_until());
         let role = self.machine.role(self.now());
         let facts = self.home.files.facts();
         self.status.change(|view| {
@@ -139,7 +139,8 @@ impl ClusterLog {
             return;
         };
         let (sequence, closed) = (value.tail.sequence, self.closed().map(|it| it.to_string()));
-        let is_namesake = value.about.server == self.server && value.tail.owner != self.owner;
+        let is_namesake =
+            value.about.server == self.config.server && value.tail.owner != self.owner;
         let address = value.about.address.clone();
         if closed != self.reports.closed {
             if let Some(reason) = &closed {
@@ -161,11 +162,9 @@ impl ClusterLog {
         let text = format!(
             "another server of this cluster, at {address}, has the name {}, too: give each server its \
              own cluster.server",
-            self.server
+            self.config.server
         );
-        if self.is_news(&text) {
-            warn!("{text}");
-        }
+        self.warn(&text);
         self.status.change(|view| view.namesake = Some(text));
     }
 
@@ -231,6 +230,13 @@ impl ClusterLog {
         self.reports
             .logged
             .retain(|(_, at)| now.since(*at) < recent);
+    }
+
+    /// Logs a warning if it is news.
+    pub(super) fn warn(&mut self, text: &str) {
+        if self.is_news(text) {
+            warn!("{text}");
+        }
     }
 
     /// Returns whether a message was not logged within the last minute, or since the home was away. A

@@ -1,6 +1,5 @@
 //! The time until which a server may answer from memory, and the clock that measures it.
 
-use std::fmt;
 #[cfg(any(test, feature = "simulation"))]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,6 +82,7 @@ impl OwnershipClock {
 ///
 /// The owner of the log sets it after each successful append: the time at which the append was sent
 /// first, and the ownership duration less a margin. Until then no other server can have taken over.
+#[derive(Debug)]
 pub(crate) struct Serving {
     /// The deadline in nanoseconds of the clock; zero while the server is not active.
     until: AtomicU64,
@@ -116,12 +116,6 @@ impl Serving {
     pub(crate) fn check(&self) -> bool {
         let now = self.clock.now().as_nanos();
         now < self.until.load(Ordering::Acquire)
-    }
-}
-
-impl fmt::Debug for Serving {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Serving").field(&self.until).finish()
     }
 }
 

@@ -18,11 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::home::LogHome;
 use super::owner::OwnedLog;
-use super::serving::{OwnershipClock, Serving};
+use super::serving::OwnershipClock;
 use super::standby::Standby;
+use super::status::ClusterStatus;
 use crate::config::ClusterConfig;
 use crate::engine::ring::SlotValue;
-use crate::engine::{AppendError, Batch, Log as _};
+use crate::engine::{Batch, Log as _};
 use crate::model::{Cause, ChangeSet, Content, HistoryLimits, LeaseChange, LeaseKey};
 
 /// The clock of a simulated server.
@@ -102,7 +103,7 @@ impl Wake for Woken {
 /// The driver of a server.
 pub struct Driver {
     clock: Arc<SimulatedClock>,
-    serving: Arc<Serving>,
+    status: Arc<ClusterStatus>,
     task: Task,
 }
 
@@ -124,7 +125,8 @@ impl Driver {
             ownership,
             ..ClusterConfig::in_memory(name)
         };
-        let home = LogHome::simulated(home, &config);
+        let home = LogHome::over("simulation", &config, "simulation".into(), home, None);
+        let home = home.expect("the default name");
         let (used, stop) = (
             OwnershipClock::Simulated(Arc::clone(clock)),
             CancellationToken::new(),
@@ -134,7 +136,7 @@ impl Driver {
         standby.times.clock = used;
         Self {
             clock: Arc::clone(clock),
-            serving: standby.serving(),
+            status: standby.status(),
             task: serve(ClusterServer { standby }),
         }
     }
@@ -147,7 +149,7 @@ impl Driver {
     /// Returns whether the server may answer from memory.
     #[must_use]
     pub fn serves(&self) -> bool {
-        self.serving.check()
+        self.status.serving.check()
     }
 
     /// Lets the server do all that it can do now. Returns the time at which it can do more.
@@ -164,7 +166,7 @@ impl Driver {
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Driver").field(&self.serving).finish()
+        f.debug_tuple("Driver").field(&self.status).finish()
     }
 }
 
@@ -186,7 +188,7 @@ impl ClusterServer {
         let (loaded, mut log) = (taken_over.loaded, taken_over.log);
         let writer = log.writer.take();
         let owner = SimulatedOwner {
-            generation: taken_over.generation,
+            generation: log.log.status.view().generation,
             revision: loaded.revision,
             lease: loaded.leases.into_iter().next().map(|(_, lease, _)| lease),
             log,
@@ -215,31 +217,14 @@ pub struct SimulatedOwner {
     batch: Batch,
 }
 
-/// The reason why a change was not committed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Uncommitted {
-    /// It was not, and never will be. The ownership goes on.
-    Undone,
-    /// The ownership is over.
-    Over,
-}
-
-impl Uncommitted {
-    fn of(error: &AppendError) -> Self {
-        match error.is_transient() {
-            true => Self::Undone,
-            false => Self::Over,
-        }
-    }
-}
-
 impl SimulatedOwner {
-    /// Commits the next state of the lease.
+    /// Commits the next state of the lease. Returns whether it was committed. If not, it never will be,
+    /// and the ownership goes on.
     ///
     /// # Errors
     ///
-    /// [`Uncommitted`]
-    pub async fn commit(&mut self, lease: Stored) -> Result<(), Uncommitted> {
+    /// The ownership is over.
+    pub async fn commit(&mut self, lease: Stored) -> Result<bool, String> {
         let key = LeaseKey::new(
             &"simulation".parse().expect("a name"),
             &"lease".parse().expect("a name"),
@@ -260,10 +245,12 @@ impl SimulatedOwner {
             ..ChangeSet::default()
         };
         self.batch.encode(self.revision, &[set]);
-        let appended = self.log.append_batch(&self.batch).await;
-        appended.map_err(|error| Uncommitted::of(&error))?;
-        self.revision = self.batch.revision;
-        Ok(())
+        match self.log.append_batch(&self.batch).await {
+            Ok(()) => self.revision = self.batch.revision,
+            Err(error) if error.is_transient() => return Ok(false),
+            Err(error) => return Err(error.to_string()),
+        }
+        Ok(true)
     }
 
     /// Does what is due, also after each commit.
@@ -271,19 +258,20 @@ impl SimulatedOwner {
     /// # Errors
     ///
     /// The ownership is over.
-    pub async fn keep_up(&mut self) -> Result<(), Uncommitted> {
+    pub async fn keep_up(&mut self) -> Result<(), String> {
         let kept = self.log.keep_up().await;
-        kept.map_err(|error| Uncommitted::of(&error))
+        kept.map_err(|error| error.to_string())
     }
 
     /// Returns the time after which [`keep_up`](Self::keep_up) is due.
+    #[must_use]
     pub fn keep_up_within(&self) -> Duration {
         self.log.upkeep_within().unwrap_or(Duration::MAX)
     }
 
     /// Gives the log to the other servers.
     pub async fn leave(&mut self) {
-        let _ = self.log.leave().await;
+        self.log.leave().await;
     }
 }
 

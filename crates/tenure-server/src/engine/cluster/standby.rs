@@ -1,27 +1,26 @@
 //! A server that follows the log, and takes it over.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::Instant;
 use tenure_core::ownership::{
-    AppendOutcome, Found, OwnershipOutput, OwnershipRole, OwnershipTimings, OwnershipTimingsError,
-    Tail, TailState,
+    AppendOutcome, Found, OwnershipOutput, OwnershipRole, OwnershipTimings, Tail, TailState,
 };
 use tenure_core::time::millis;
 use tenure_register::Failure;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use super::bases::{BaseWriter, FileTimes};
 use super::home::LogHome;
 use super::log::{Attempted, Closed, ClusterLog};
-use super::owner::{OwnedLog, Returned};
+use super::owner::OwnedLog;
 use super::report::seconds;
-use super::serving::{OwnershipClock, Serving};
+use super::serving::OwnershipClock;
 use super::status::ClusterStatus;
-use crate::config::{ClusterAccess, ClusterConfig};
+use crate::config::ClusterConfig;
 use crate::engine::Loaded;
 use crate::engine::entry::Entry;
 use crate::engine::replica::Replica;
@@ -40,9 +39,12 @@ const MOST_PAUSE: Duration = Duration::from_secs(60);
 /// it returns. When the store has dropped that, the standby runs again.
 #[derive(Debug)]
 pub(crate) struct Standby {
-    /// `None` while a store has the log.
-    parts: Option<(ClusterLog, Replica)>,
-    returned: Returned,
+    /// The log. This standby has it locked, or the store.
+    shared: Arc<AsyncMutex<ClusterLog>>,
+    log: Option<OwnedMutexGuard<ClusterLog>>,
+    replica: Replica,
+    /// The replica of the last ownership.
+    returned: Option<oneshot::Receiver<Replica>>,
     home: LogHome,
     history: HistoryLimits,
     pub(super) times: FileTimes,
@@ -53,28 +55,18 @@ pub(crate) struct Standby {
     /// After damage was found: the log is not read before this, and the pause after that.
     copy_at: Option<(Instant, Duration)>,
     status: Arc<ClusterStatus>,
-    serving: Arc<Serving>,
-    /// The name of the server to which the next ownership is left.
-    successor: Arc<Mutex<Option<String>>>,
     stop: CancellationToken,
 }
 
 /// A beginning ownership of the log.
+#[derive(Debug)]
 pub(crate) struct TakenOver {
-    /// The number of the ownership.
-    pub(crate) generation: u64,
     /// What an operator did to the log since the ownership before, for the audit log.
     pub(crate) note: Option<String>,
     /// The content of the log. Its leases count as renewed at an instant that is read from now on.
     pub(crate) loaded: Loaded,
     /// The log, for the store.
     pub(crate) log: OwnedLog,
-}
-
-impl fmt::Debug for TakenOver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TakenOver").field(&self.generation).finish()
-    }
 }
 
 /// The reason why a standby ended without owning the log.
@@ -89,18 +81,12 @@ pub(crate) enum Ended {
 /// The reason why a server can't follow a log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StandbyError {
-    /// The home can't be used.
+    /// The home, or a setting, can't be used.
     #[error(transparent)]
     Home(#[from] Failure),
-    /// The ownership duration is out of range.
-    #[error(transparent)]
-    Ownership(#[from] OwnershipTimingsError),
     /// The log can't be used until an operator has changed something. The message says what.
     #[error("{0}")]
     Refused(String),
-    /// Servers with access control have owned the log, and this one has none.
-    #[error("{}", Closed::Guarded)]
-    Guarded,
 }
 
 impl Standby {
@@ -114,14 +100,17 @@ impl Standby {
     ) -> Result<Self, StandbyError> {
         // An entry has whole milliseconds.
         let ownership = Duration::from_millis(millis(config.ownership));
-        let timings = OwnershipTimings::new(ownership)?;
+        let timings = OwnershipTimings::new(ownership);
+        let timings = timings.map_err(|error| Failure::Misconfigured(error.to_string()))?;
         let log = ClusterLog::new(home.clone(), timings, config, clock, stop.clone());
+        let status = Arc::clone(&log.status);
+        let shared = Arc::new(AsyncMutex::new(log));
         Ok(Self {
-            status: Arc::clone(&log.status),
-            serving: Arc::clone(&log.serving),
-            successor: Arc::clone(&log.successor),
-            parts: Some((log, Replica::empty(history))),
-            returned: Returned::default(),
+            status,
+            log: Arc::clone(&shared).try_lock_owned().ok(),
+            shared,
+            replica: Replica::empty(history),
+            returned: None,
             home,
             history,
             times: FileTimes::default(),
@@ -139,9 +128,8 @@ impl Standby {
     ///
     /// The home, or the content of the log, definitely permits no server of this configuration.
     pub(crate) fn look_first(&mut self) -> Result<(), StandbyError> {
-        let home = self.home.clone();
-        match &mut self.parts {
-            Some((log, _)) => home.block_on(look_first(log)),
+        match &mut self.log {
+            Some(log) => self.home.block_on(look_first(log)),
             None => Ok(()),
         }
     }
@@ -149,17 +137,6 @@ impl Standby {
     /// Returns the state of this server, which changes while it follows and while it is active.
     pub(crate) fn status(&self) -> Arc<ClusterStatus> {
         Arc::clone(&self.status)
-    }
-
-    /// Returns the deadline of answers from memory.
-    pub(crate) fn serving(&self) -> Arc<Serving> {
-        Arc::clone(&self.serving)
-    }
-
-    /// Leaves the log to the server with this name, or to any other, when the store is closed.
-    pub(crate) fn leave_to(&self, server: Option<String>) {
-        let successor = self.successor.lock();
-        *successor.unwrap_or_else(PoisonError::into_inner) = server;
     }
 
     /// Follows the log until this server owns it and has loaded its content. After an ownership, the
@@ -199,15 +176,12 @@ impl Standby {
 
     /// Begins to follow, also after an ownership.
     pub(super) async fn begin(&mut self) -> Result<(), Ended> {
-        if self.parts.is_none() {
-            let returned: &Mutex<_> = &self.returned;
-            let returned = returned
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
-            if let Some((log, replica)) = returned {
-                self.parts = Some((log, replica.await.unwrap_or_default()));
-            }
+        if self.log.is_none() {
+            self.log = Arc::clone(&self.shared).try_lock_owned().ok();
+        }
+        self.log()?;
+        if let Some(returned) = self.returned.take() {
+            self.replica = returned.await.unwrap_or_default();
         }
         // The store may have ended without vacating the log.
         while {
@@ -228,7 +202,7 @@ impl Standby {
 
     fn log(&mut self) -> Result<&mut ClusterLog, Ended> {
         let busy = || Ended::Refused("the store of the last ownership is still in use".into());
-        self.parts.as_mut().map(|(log, _)| log).ok_or_else(busy)
+        self.log.as_deref_mut().ok_or_else(busy)
     }
 
     /// Does what is due now. Returns the ownership, if one begins.
@@ -258,10 +232,10 @@ impl Standby {
 
     /// Brings the replica to the newest entry. Without it this server takes nothing over.
     async fn copy(&mut self) {
-        let Some((log, replica)) = &mut self.parts else {
+        let Some(log) = &mut self.log else {
             return;
         };
-        let now = log.now();
+        let (now, replica) = (log.now(), &mut self.replica);
         // The slots may be those of another log than the known one.
         let refuses = log.machine.refusal().is_some();
         if refuses || log.closed().is_some() || self.copy_at.is_some_and(|(at, _)| now < at) {
@@ -304,9 +278,7 @@ impl Standby {
                      backup into another prefix, schema or cluster name",
                     log.home.place
                 );
-                if log.is_news(&text) {
-                    warn!("{text}");
-                }
+                log.warn(&text);
                 log.bar(Some(text.clone()));
                 self.status.change(|view| {
                     view.copy_failure = Some(text);
@@ -318,24 +290,23 @@ impl Standby {
 
     /// Writes a base if a take-over would overwrite an entry that no base has: argument 5 of the ring.
     async fn cover(&mut self) {
-        let Some((log, replica)) = &mut self.parts else {
+        let Some(log) = &mut self.log else {
             return;
         };
-        if !log.ring.needs_base(log.new_base) {
+        if !log.ring.rules().needs_base(log.new_base) {
             return;
         }
         log.bar(Some("a take-over needs a snapshot first".into()));
-        let covered = replica.at.sequence;
-        let written = match replica.snapshot() {
-            Ok(snapshot) => log.ring.files.write_snapshot(snapshot, covered).await,
-            Err(detail) => Err(Failure::NotApplied(detail)),
-        };
-        match written {
+        match log.ring.files.write_state(&mut self.replica).await {
             Ok((base, _)) => {
                 log.new_base = Some(base);
                 log.bar(None);
             }
-            Err(failure) => {
+            Err(error) => {
+                let failure = match error {
+                    BaseError::Home(failure) => failure,
+                    other => Failure::NotApplied(other.to_string()),
+                };
                 log.status.metrics.base_failed();
                 let _ = log.note_failure(Some(&failure));
             }
@@ -358,35 +329,24 @@ impl Standby {
             .tail()
             .filter(|it| it.tail.generation != header.generation);
         let note = before.and_then(|it| Entry::decode(&it.entry).ok()?.note);
+        let text = format!("taking over as generation {}", header.generation);
         let silent = before.filter(|it| it.tail.state == TailState::Owned);
-        let (text, is_silent) = match silent {
-            Some(value) => {
-                let own = log.machine.timings().ownership();
-                // Another process had the name of this server, usually before a restart.
-                let text = match value.about.server == log.server {
-                    true => "this server's own last term",
-                    false => &value.about.server,
-                };
-                let text = format!(
-                    "{text} was not heard of for {}, taking over as generation {}",
-                    seconds(own.max(value.tail.ownership)),
-                    header.generation
-                );
-                (text, true)
-            }
-            None => (
-                format!("taking over as generation {}", header.generation),
-                false,
-            ),
-        };
-        if log.is_news(&text) {
-            match is_silent {
-                true => warn!("{text}"),
-                false => info!("{text}"),
-            }
+        let silent = silent.map(|value| {
+            let own = log.machine.timings().ownership();
+            // Another process had the name of this server, usually before a restart.
+            let owner = match value.about.server == log.config.server {
+                true => "this server's own last term",
+                false => &value.about.server,
+            };
+            let time = seconds(own.max(value.tail.ownership));
+            format!("{owner} was not heard of for {time}, {text}")
+        });
+        match silent {
+            Some(text) => log.warn(&text),
+            None if log.is_news(&text) => info!("{text}"),
+            None => {}
         }
-        let mut draft = log.draft(None);
-        draft.about.is_guarded |= log.access == ClusterAccess::Guarded;
+        let draft = log.draft(None);
         match log.attempt(header, draft).await {
             Attempted::Applied => {
                 self.note = note;
@@ -413,9 +373,10 @@ impl Standby {
 
     /// Brings the replica to the entry of the take-over, and hands the log to a store.
     async fn load(&mut self, generation: u64) -> Result<TakenOver, Ended> {
-        let Some((mut log, mut replica)) = self.parts.take() else {
+        let Some(mut log) = self.log.take() else {
             return Err(Ended::Stopped);
         };
+        let mut replica = std::mem::take(&mut self.replica);
         let began = log.now();
         let loaded = match log.ring.bring(&mut replica, self.history).await {
             Ok(()) => replica.loaded().map_err(|error| error.to_string()),
@@ -427,11 +388,13 @@ impl Standby {
                 let text = format!("the log in {} can't be loaded: {detail}", log.home.place);
                 error!("{text}");
                 log.leave().await;
-                self.parts = Some((log, Replica::empty(self.history)));
+                self.log = Some(log);
+                self.replica = Replica::empty(self.history);
                 return Err(Ended::Refused(text));
             }
         };
-        log.machine.handle_loaded(log.now(), generation);
+        let now = log.now();
+        log.machine.handle_loaded(now, generation);
         log.drain();
         info!(
             "active as generation {generation}: {} leases, loaded in {:.1?}",
@@ -440,13 +403,12 @@ impl Standby {
         );
         self.status.change(|view| view.behind = Some(0));
         let files = log.ring.files.clone();
-        let home = Arc::clone(&log.home.files);
-        let (bases, writer) = BaseWriter::create(home, files, replica, self.times.clone());
+        let (bases, writer, returned) = BaseWriter::create(files, replica, self.times.clone());
+        self.returned = Some(returned);
         Ok(TakenOver {
-            generation,
             note: self.note.take(),
             loaded,
-            log: OwnedLog::new(log, bases, writer, Arc::clone(&self.returned)),
+            log: OwnedLog::new(log, bases, writer),
         })
     }
 }
@@ -479,7 +441,9 @@ async fn look_first(log: &mut ClusterLog) -> Result<(), StandbyError> {
                 return Err(StandbyError::Refused(leftover));
             }
             match log.closed() {
-                Some(Closed::Guarded) => return Err(StandbyError::Guarded),
+                Some(reason @ Closed::Guarded) => {
+                    return Err(Failure::Misconfigured(reason.to_string()).into());
+                }
                 Some(reason @ Closed::Retired) => {
                     return Err(StandbyError::Refused(reason.to_string()));
                 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tenure_core::ownership::{OwnershipRole, TailState};
 use tenure_register::HomeFacts;
 
+use super::serving::{OwnershipClock, Serving};
 use crate::engine::ring::SlotValue;
 use crate::metrics::ClusterMetrics;
 
@@ -16,6 +17,10 @@ const LATENCY_SHARE: u32 = 8;
 #[derive(Debug)]
 pub(crate) struct ClusterStatus {
     view: Mutex<ClusterView>,
+    /// The name of the server to which the log is left, if an operator named one.
+    successor: Mutex<Option<String>>,
+    /// The deadline up to which the store may answer from its memory.
+    pub(crate) serving: Serving,
     /// What the server counts.
     pub(crate) metrics: ClusterMetrics,
 }
@@ -25,8 +30,6 @@ pub(crate) struct ClusterStatus {
 pub(crate) struct ClusterView {
     /// The role of the server.
     pub(crate) role: OwnershipRole,
-    /// The kind of the home that keeps the log, for example `etcd`.
-    pub(crate) home: &'static str,
     /// The number of the ownership; zero if no entry was seen.
     pub(crate) generation: u64,
     /// The number of the last append.
@@ -72,10 +75,9 @@ pub(crate) struct ActiveServer {
 }
 
 impl ClusterStatus {
-    pub(crate) fn new(home: &'static str) -> Self {
+    pub(crate) fn new(clock: OwnershipClock) -> Self {
         let view = ClusterView {
             role: OwnershipRole::Following,
-            home,
             generation: 0,
             sequence: 0,
             revision: 0,
@@ -94,6 +96,8 @@ impl ClusterStatus {
         };
         Self {
             view: Mutex::new(view),
+            successor: Mutex::default(),
+            serving: Serving::new(clock),
             metrics: ClusterMetrics::default(),
         }
     }
@@ -106,6 +110,20 @@ impl ClusterStatus {
     /// Changes the state.
     pub(super) fn change(&self, change: impl FnOnce(&mut ClusterView)) {
         change(&mut self.lock());
+    }
+
+    /// Leaves the log to the server with this name, or to any other, when the store is closed.
+    pub(crate) fn leave_to(&self, server: Option<String>) {
+        *self
+            .successor
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = server;
+    }
+
+    /// Returns the name of the server to which the log is left.
+    pub(super) fn successor(&self) -> Option<String> {
+        let successor = self.successor.lock();
+        successor.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, ClusterView> {

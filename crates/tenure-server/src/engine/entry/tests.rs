@@ -67,7 +67,7 @@ fn applied(
     batches: &[Batch],
     before: Option<(u64, &[u64])>,
 ) -> Result<Option<(Stored, u64)>, String> {
-    let (mut content, mut leases) = (Loaded::<()>::default(), ChangedLeases::new());
+    let (mut content, mut leases) = (Loaded::default(), ChangedLeases::new());
     content.revision = batches[0].previous;
     for batch in batches {
         content.apply(batch, &mut leases)?;
@@ -159,7 +159,7 @@ fn a_lease_that_is_deleted_and_created_again_has_its_last_state() {
     let delta = batch(14, &[set(Some((14, &[4])), 15, &[4, 5])]);
     let all = [first, second, batch(12, &[deletion(13)]), again, delta];
     assert_eq!(applied(&all, None), Ok(Some((stored(&[4, 5]), 15))));
-    let (mut content, mut leases) = (Loaded::<()>::default(), ChangedLeases::new());
+    let (mut content, mut leases) = (Loaded::default(), ChangedLeases::new());
     content.revision = 10;
     for batch in &all {
         content.apply(batch, &mut leases).unwrap();
@@ -184,7 +184,7 @@ fn documents_are_read_as_they_were_written() {
         change("b", 12, Some(b"")),
     ]);
     let gone = documents(vec![change("a", 13, None)]);
-    let (mut content, mut leases) = (Loaded::<()>::default(), ChangedLeases::new());
+    let (mut content, mut leases) = (Loaded::default(), ChangedLeases::new());
     content.revision = 10;
     content.apply(&batch(10, &[both]), &mut leases).unwrap();
     assert_eq!(content.documents["a"].content, b"1".as_slice());
@@ -195,7 +195,7 @@ fn documents_are_read_as_they_were_written() {
 
 #[test]
 fn floors_that_an_operator_raises_replace_those_before() {
-    let (mut content, mut leases) = (Loaded::<()>::default(), ChangedLeases::new());
+    let (mut content, mut leases) = (Loaded::default(), ChangedLeases::new());
     content.revision = 10;
     let mut raised = Floors::default();
     raised.raise("ns", Epoch::new(9));
@@ -373,7 +373,7 @@ fn the_form_on_disk_is_the_one_of_format_1() {
 fn a_batch_that_is_not_valid_is_an_error() {
     let [mut batch, ..] = three();
     batch.changes.truncate(batch.changes.len() - 1);
-    let (mut content, mut leases) = (Loaded::<()>::default(), ChangedLeases::new());
+    let (mut content, mut leases) = (Loaded::default(), ChangedLeases::new());
     content.revision = batch.previous;
     let error = content.apply(&batch, &mut leases).unwrap_err();
     assert_eq!(error, "the batch up to revision 11 is not valid");

@@ -188,6 +188,12 @@ impl Folder {
         replica.write_file(false, &file, not_written, each)
     }
 
+    /// Gives the snapshot at `path` its name, with which it counts.
+    pub(super) fn name_snapshot(&self, path: &Path, covers: u64) -> io::Result<()> {
+        fs::rename(path, self.snapshot(covers))?;
+        self.sync()
+    }
+
     /// Makes the names in the directory durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
@@ -197,13 +203,15 @@ impl Folder {
     /// next start.
     pub(in crate::engine) fn note_restore(&self, text: &str) -> Result<(), OpenError> {
         let note = restore_note(&self.path);
-        let write = || {
-            let mut file = private().truncate(true).open(&note)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        };
-        write().map_err(OpenError::io(&note))
+        overwrite(&note, text.as_bytes()).map_err(OpenError::io(&note))
     }
+}
+
+/// Replaces the content of a file that only its owner can read, and makes it durable.
+pub(super) fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = private().truncate(true).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 fn lock_of(folder: &Path) -> PathBuf {

@@ -72,12 +72,12 @@ pub(super) struct FileLog {
 
 /// Opens or creates the log in `data_dir`, and adds its leases to `leases`. The next revisions are
 /// greater than `least`. Nothing is written to an existing directory before all of it was read.
-pub(super) fn open<L: Extend<LoadedLease>>(
+pub(super) fn open(
     data_dir: &Path,
     history: HistoryLimits,
     least: u64,
-    leases: L,
-) -> Result<(Loaded<L>, FileLog), OpenError> {
+    leases: &mut impl Extend<LoadedLease>,
+) -> Result<(Loaded, FileLog), OpenError> {
     let folder = Folder::open(data_dir)?;
     folder.check_place()?;
     let (loaded, log) = open_in(folder, history, least, leases)?;
@@ -86,12 +86,12 @@ pub(super) fn open<L: Extend<LoadedLease>>(
 }
 
 /// The same in a directory that may be a copy.
-pub(in crate::engine) fn open_in<L: Extend<LoadedLease>>(
+pub(in crate::engine) fn open_in(
     folder: Folder,
     history: HistoryLimits,
     least: u64,
-    mut leases: L,
-) -> Result<(Loaded<L>, FileLog), OpenError> {
+    leases: &mut impl Extend<LoadedLease>,
+) -> Result<(Loaded, FileLog), OpenError> {
     folder.check_not_restoring()?;
     for path in [folder.unfinished_snapshot(), folder.unused_log()] {
         // It is truncated before its next use, so it only takes space.
@@ -122,12 +122,9 @@ pub(in crate::engine) fn open_in<L: Extend<LoadedLease>>(
     }
     let batch = Batch::empty(log.revision, least.max(log.revision + 1));
     let begun = log.write(EntryKind::Begun, None, &batch);
-    begun.map_err(|error| OpenError::NotWritten {
-        path: log.file.path.clone(),
-        detail: error.to_string(),
-    })?;
+    begun.map_err(|error| OpenError::not_written(&log.file.path, &error))?;
     replica.content.revision = batch.revision;
-    Ok((replica.content.map(|()| leases), log))
+    Ok((replica.content, log))
 }
 
 /// Creates the files of a new store.
@@ -137,10 +134,10 @@ fn create(folder: &Folder, history: HistoryLimits) -> Result<Reading, OpenError>
     place(folder, &folder.unfinished_snapshot(), &mut replica)?;
     match Reading::of(folder, history)? {
         Some(reading) => Ok(reading),
-        None => Err(OpenError::NotWritten {
-            path: folder.path().to_owned(),
-            detail: "another program deletes the files of the store".into(),
-        }),
+        None => Err(OpenError::not_written(
+            folder.path(),
+            "another program deletes the files of the store",
+        )),
     }
 }
 
@@ -156,8 +153,7 @@ pub(in crate::engine) fn place(
     let written = written.and_then(|_| {
         let name = || {
             file_after(replica, folder)?;
-            fs::rename(path, folder.snapshot(covers))?;
-            folder.sync()
+            folder.name_snapshot(path, covers)
         };
         name().map_err(OpenError::io(folder.path()))
     });
@@ -247,10 +243,7 @@ impl FileLog {
     /// Ends the log of a copy: from now on its files belong where they are. These floors come before.
     pub(in crate::engine) fn accept(mut self, floors: &Batch) -> Result<(), OpenError> {
         let written = self.append(floors, &[]).and_then(|()| self.close());
-        written.map_err(|error| OpenError::NotWritten {
-            path: self.file.path.clone(),
-            detail: error.to_string(),
-        })?;
+        written.map_err(|error| OpenError::not_written(&self.file.path, &error))?;
         self.folder.note_place()
     }
 

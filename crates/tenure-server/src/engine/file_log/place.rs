@@ -6,8 +6,8 @@
 //! The file contains them as they were when a store started last.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::folder::Folder;
+use super::folder::{Folder, overwrite};
 use crate::engine::OpenError;
 
 /// File systems whose files keep their inodes: ext2 to ext4, XFS, Btrfs, ZFS, F2FS, bcachefs, tmpfs and
@@ -126,15 +126,9 @@ impl Folder {
         else {
             return Ok(());
         };
-        let write = || {
-            let mut file = OpenOptions::new()
-                .write(true)
-                .truncate(true)
-                .open(self.lock())?;
-            file.write_all(&serde_json::to_vec(&here)?)?;
-            file.sync_all()
-        };
-        write().map_err(OpenError::io(self.lock()))
+        let lock = self.lock();
+        let write = || overwrite(&lock, &serde_json::to_vec(&here)?);
+        write().map_err(OpenError::io(&lock))
     }
 
     fn place(&self) -> Result<Option<Place>, OpenError> {

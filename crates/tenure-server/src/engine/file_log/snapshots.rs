@@ -32,17 +32,13 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 pub(super) struct Snapshots {
     folder: PathBuf,
     history: HistoryLimits,
-    running: Option<Running>,
+    running: Option<JoinHandle<Result<(), OpenError>>>,
+    /// Ends the thread early.
+    stop: Arc<AtomicBool>,
     /// When to find out whether a snapshot is due; `None` until another file of the log is complete.
     look_at: Option<Instant>,
     /// The size from which a snapshot is made; lower in tests.
     pub(super) least: u64,
-}
-
-#[derive(Debug)]
-struct Running {
-    thread: JoinHandle<Result<(), OpenError>>,
-    stop: Arc<AtomicBool>,
 }
 
 impl Snapshots {
@@ -51,6 +47,7 @@ impl Snapshots {
             folder: folder.to_owned(),
             history,
             running: None,
+            stop: Arc::default(),
             look_at: Some(Instant::now()),
             least: LEAST,
         }
@@ -65,7 +62,7 @@ impl Snapshots {
     /// Begins a snapshot of the files before the one that begins with the entry `first`, if it is time for
     /// that: they are large, or there is no space for another file.
     pub(super) fn go_on(&mut self, first: u64, lacks_space: bool) {
-        if let Some(running) = self.running.take_if(|it| it.thread.is_finished()) {
+        if let Some(running) = self.running.take_if(|it| it.is_finished()) {
             self.finish(running);
         }
         let may = self.look_at.is_some_and(|at| Instant::now() >= at);
@@ -76,11 +73,10 @@ impl Snapshots {
         if !self.is_due(first, lacks_space) {
             return;
         }
-        let stop = Arc::new(AtomicBool::new(false));
-        let (folder, history, stopped) = (self.folder.clone(), self.history, Arc::clone(&stop));
+        let (folder, history, stop) = (self.folder.clone(), self.history, Arc::clone(&self.stop));
         let thread = thread::Builder::new().name("tenure-snapshot".into());
-        match thread.spawn(move || make(&folder, first, history, &stopped)) {
-            Ok(thread) => self.running = Some(Running { thread, stop }),
+        match thread.spawn(move || make(&folder, first, history, &stop)) {
+            Ok(thread) => self.running = Some(thread),
             Err(error) => self.failed(&error),
         }
     }
@@ -96,8 +92,8 @@ impl Snapshots {
             || lacks_space && !logs.is_empty()
     }
 
-    fn finish(&mut self, running: Running) {
-        match running.thread.join() {
+    fn finish(&mut self, running: JoinHandle<Result<(), OpenError>>) {
+        match running.join() {
             Ok(Ok(())) => self.look(),
             Ok(Err(error)) => self.failed(&error),
             Err(panic) => self.failed(&crate::panics::text(&*panic)),
@@ -119,9 +115,10 @@ impl Snapshots {
 
     /// Ends the thread.
     pub(super) fn stop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Its outcome does not count any more.
         if let Some(running) = self.running.take() {
-            running.stop.store(true, Ordering::Relaxed);
-            let _ = running.thread.join();
+            let _ = running.join();
         }
     }
 }
@@ -152,23 +149,14 @@ fn make(
         true => Err(OpenError::io(&path)(ErrorKind::Interrupted.into())),
         false => Ok(()),
     };
-    let bytes = match folder.write_snapshot(&path, &mut reading.replica, stopped) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            let _ = fs::remove_file(&path);
-            return match stop.load(Ordering::Relaxed) {
-                true => Ok(()),
-                false => Err(error),
-            };
-        }
-    };
-    // The snapshot counts from here on. It has everything that is deleted below.
-    let named = folder.snapshot(covers);
-    let name = || {
-        fs::rename(&path, &named)?;
-        folder.sync()
-    };
-    name().map_err(OpenError::io(&named))?;
+    let written = folder.write_snapshot(&path, &mut reading.replica, stopped);
+    if written.is_err() {
+        let _ = fs::remove_file(&path);
+    }
+    let bytes = written?;
+    let named = folder.name_snapshot(&path, covers);
+    named.map_err(OpenError::io(folder.snapshot(covers)))?;
+    // The snapshot has everything that is deleted here.
     folder.delete_before(covers, first);
     info!(
         entry = covers,

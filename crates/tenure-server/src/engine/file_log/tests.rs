@@ -17,7 +17,7 @@ use crate::model::LeaseKey;
 /// A data directory, and the content that it should have.
 struct Bench {
     folder: TempDir,
-    content: Loaded<()>,
+    content: Loaded,
     leases: ChangedLeases,
 }
 
@@ -30,7 +30,7 @@ struct State {
 }
 
 impl State {
-    fn of<L>(content: &Loaded<L>, leases: impl Iterator<Item = LoadedLease>) -> Self {
+    fn of(content: &Loaded, leases: impl Iterator<Item = LoadedLease>) -> Self {
         let terms = content.history.iter();
         Self {
             leases: leases.collect(),
@@ -47,9 +47,10 @@ const HISTORY: HistoryLimits = HistoryLimits {
 };
 
 fn open(folder: &Path) -> Result<(State, FileLog), OpenError> {
-    let (loaded, log) = super::open(folder, HISTORY, 0, LeaseList::new())?;
+    let mut leases = LeaseList::new();
+    let (loaded, log) = super::open(folder, HISTORY, 0, &mut leases)?;
     assert_eq!(loaded.revision, log.revision);
-    Ok((State::of(&loaded, loaded.leases.iter().cloned()), log))
+    Ok((State::of(&loaded, leases.into_iter()), log))
 }
 
 impl Bench {

@@ -15,6 +15,7 @@ use tenure_core::ring::{Base, FileId};
 use tenure_register::{Failure, MOST_BYTES, Register, RegisterKey};
 
 use crate::engine::entry::{DecodeError, Position, only_frame, put, put_frame, read, take};
+use crate::engine::replica::Replica;
 use crate::random::OsRandom;
 
 /// The number of files that are read or written at the same time.
@@ -137,33 +138,34 @@ impl LogFiles {
         self.home.delete(&keys).await
     }
 
+    /// Writes the state of a replica as a snapshot.
+    pub(in crate::engine) async fn write_state(
+        &self,
+        replica: &mut Replica,
+    ) -> Result<(Base, BaseFiles), BaseError> {
+        let snapshot = replica.snapshot().map_err(BaseError::Damaged)?;
+        Ok(self.write_snapshot(snapshot, replica.at.sequence).await?)
+    }
+
     /// Writes the parts of a snapshot. Then it is complete, and an entry may name it.
-    pub(in crate::engine) async fn write_snapshot(
+    pub(super) async fn write_snapshot(
         &self,
         snapshot: Bytes,
         covered: u64,
     ) -> Result<(Base, BaseFiles), Failure> {
-        let most = self.most();
-        let parts: Vec<Bytes> = snapshot
-            .chunks(most)
-            .map(|it| snapshot.slice_ref(it))
-            .collect();
-        let names: Vec<_> = parts.iter().map(|_| FileName::random(covered)).collect();
-        let mut files = names.iter().zip(parts).map(|(name, content)| LogFile {
-            name: *name,
+        let part = |content| LogFile {
+            name: FileName::random(covered),
             kind: FileKind::Snapshot,
             others: Vec::new(),
-            content,
-        });
-        let Some(newest) = files.next_back() else {
+            content: snapshot.slice_ref(content),
+        };
+        let mut parts: Vec<_> = snapshot.chunks(self.most()).map(part).collect();
+        let names: Vec<_> = parts.iter().map(|file| file.name).collect();
+        let Some(mut newest) = parts.pop() else {
             return Err(Failure::NotApplied("a snapshot is empty".into()));
         };
-        let newest = LogFile {
-            others: names[..names.len() - 1].to_vec(),
-            ..newest
-        };
-        let files: Vec<_> = files.collect();
-        let writes = stream::iter(&files).map(|file| self.write(file));
+        newest.others = names[..parts.len()].to_vec();
+        let writes = stream::iter(&parts).map(|file| self.write(file));
         let written = writes.buffer_unordered(AT_ONCE);
         written.try_for_each(async |()| Ok(())).await?;
         self.write(&newest).await?;

@@ -10,15 +10,14 @@ use tenure_core::ownership::{
     AppendOutcome, Found, HomeId, Observation, Ownership, Tail, TailState,
 };
 use tenure_core::ring::{
-    Append, Base, Blocked, Followed, Loaded, LogRing, Pressure, RingLimits, Slot, SlotRead,
-    SlotReplaced,
+    Append, Base, Blocked, Followed, Loaded, LogRing, RingLimits, Slot, SlotRead, SlotReplaced,
 };
 use tenure_register::{
     Expected, Failure, Identity, Read, Register, RegisterKey, Replaced, Version,
 };
 
 use super::SLOTS;
-use super::files::{BaseError, FileKind, LogFiles, key};
+use super::files::{BaseError, FileKind, LogFile, LogFiles, key};
 use super::slot::{Draft, SlotValue, checksum, number_of};
 use crate::engine::replica::Replica;
 use crate::model::HistoryLimits;
@@ -107,23 +106,9 @@ impl RingLog {
         value.filter(|it| it.tail.sequence == sequence)
     }
 
-    /// Returns what the owner does for the entries that no base has.
-    pub(in crate::engine) fn pressure(&self) -> Pressure {
-        self.ring.pressure()
-    }
-
-    /// Returns the last entry that a base has which is written now.
-    pub(in crate::engine) fn begin_base(&self) -> Option<u64> {
-        self.ring.begin_base()
-    }
-
-    /// Returns whether the next entry would overwrite one that no base has, also if it names this one.
-    pub(in crate::engine) fn needs_base(&self, new: Option<Base>) -> bool {
-        self.ring.needs_base(new)
-    }
-
-    pub(in crate::engine) fn base(&self) -> Option<Base> {
-        self.ring.base()
+    /// Returns the ring, which decides what is named and overwritten.
+    pub(in crate::engine) const fn rules(&self) -> &LogRing<Version> {
+        &self.ring
     }
 
     /// Reads what follows the newest entry, or all slots.
@@ -299,12 +284,18 @@ impl RingLog {
         };
         let outcome = self.ring.handle_replaced(ownership, now(), home, answer);
         match outcome {
-            AppendOutcome::Committed => self.note_committed(),
+            AppendOutcome::Committed => {
+                if let Some((value, _)) = self.sealed.take() {
+                    let slot = value.slot() as usize;
+                    self.values[slot] = Some(value);
+                }
+            }
             AppendOutcome::Unknown => {}
-            AppendOutcome::Refused | AppendOutcome::Superseded(_) => self.sealed = None,
-        }
-        if let AppendOutcome::Superseded(_) = outcome {
-            self.is_loaded = false;
+            AppendOutcome::Refused => self.sealed = None,
+            AppendOutcome::Superseded(_) => {
+                self.sealed = None;
+                self.is_loaded = false;
+            }
         }
         Appended { outcome, failure }
     }
@@ -419,13 +410,6 @@ impl RingLog {
         }
     }
 
-    fn note_committed(&mut self) {
-        if let Some((value, _)) = self.sealed.take() {
-            let slot = value.slot() as usize;
-            self.values[slot] = Some(value);
-        }
-    }
-
     /// Brings a replica to the newest entry.
     ///
     /// # Errors
@@ -483,32 +467,21 @@ impl RingLog {
         history: HistoryLimits,
     ) -> Result<(), BaseError> {
         let files = self.files.read_base(base, replica.at.sequence).await?;
-        let mut snapshot = Vec::new();
-        let mut name = String::new();
-        for file in &files {
-            match file.kind {
-                FileKind::Snapshot => {
-                    name = self.files.key(file.name).to_string();
-                    snapshot.extend_from_slice(&file.content);
-                }
-                FileKind::Segment => {
-                    if !snapshot.is_empty() {
-                        let snapshot = std::mem::take(&mut snapshot);
-                        *replica =
-                            Replica::read(&name, snapshot, history).map_err(BaseError::Damaged)?;
-                    }
-                    for entry in file.entries() {
-                        let key = || self.files.key(file.name);
-                        let damaged =
-                            |detail: String| BaseError::Damaged(format!("{}: {detail}", key()));
-                        let entry = entry.map_err(|error| damaged(error.to_string()))?;
-                        replica.apply(entry).map_err(damaged)?;
-                    }
-                }
-            }
+        let is_part = |file: &&LogFile| file.kind == FileKind::Snapshot;
+        let parts: Vec<_> = files.iter().take_while(is_part).collect();
+        if let Some(last) = parts.last() {
+            let name = self.files.key(last.name).to_string();
+            let contents: Vec<_> = parts.iter().map(|file| &file.content[..]).collect();
+            let read = Replica::read(&name, contents.concat(), history);
+            *replica = read.map_err(BaseError::Damaged)?;
         }
-        if !snapshot.is_empty() {
-            *replica = Replica::read(&name, snapshot, history).map_err(BaseError::Damaged)?;
+        for file in &files[parts.len()..] {
+            let damaged =
+                |detail| BaseError::Damaged(format!("{}: {detail}", self.files.key(file.name)));
+            for entry in file.entries() {
+                let entry = entry.map_err(|error| damaged(error.to_string()))?;
+                replica.apply(entry).map_err(damaged)?;
+            }
         }
         Ok(())
     }

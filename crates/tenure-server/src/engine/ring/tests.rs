@@ -446,7 +446,10 @@ fn a_follower_reads_many_entries_at_once_and_all_slots_when_a_round_has_passed()
         assert_eq!(follower.look().found, Found::Tail(tails(&owner).unwrap()));
         assert_eq!(tails(&follower), tails(&owner));
     }
-    assert!(owner.log.needs_base(None) || owner.log.pressure() > tenure_core::ring::Pressure::Low);
+    assert!(
+        owner.log.rules().needs_base(None)
+            || owner.log.rules().pressure() > tenure_core::ring::Pressure::Low
+    );
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl SnapshotReader {
     /// It can't be read, it is damaged, or a later version wrote it.
     pub(in crate::engine) fn open(
         path: &Path,
-    ) -> Result<(Self, SnapshotHeader, Loaded<()>), OpenError> {
+    ) -> Result<(Self, SnapshotHeader, Loaded), OpenError> {
         let file = File::open(path).map_err(OpenError::io(path))?;
         Self::over(path, BufReader::new(file))
     }
@@ -54,7 +54,7 @@ impl SnapshotReader {
     pub(in crate::engine) fn over(
         path: &Path,
         from: impl BufRead + Send + 'static,
-    ) -> Result<(Self, SnapshotHeader, Loaded<()>), OpenError> {
+    ) -> Result<(Self, SnapshotHeader, Loaded), OpenError> {
         let mut reader = Self {
             path: path.to_owned(),
             from: Box::new(from),

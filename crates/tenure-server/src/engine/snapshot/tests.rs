@@ -16,7 +16,7 @@ use crate::engine::{Batch, Document, Loaded, LoadedLease, OpenError};
 use crate::model::{HistoryLimits, LeaseKey};
 
 /// Writes a snapshot with this content, which covers entry 7.
-fn write(path: &Path, content: &Loaded<()>, leases: &[LoadedLease]) {
+fn write(path: &Path, content: &Loaded, leases: &[LoadedLease]) {
     let header = SnapshotHeader {
         store: content.store_id.clone().unwrap(),
         covers: Position {
@@ -43,7 +43,7 @@ fn write(path: &Path, content: &Loaded<()>, leases: &[LoadedLease]) {
 }
 
 /// Reads a snapshot after these changes.
-fn read(path: &Path, batches: &[Batch]) -> Result<(Loaded<()>, Vec<LoadedLease>), OpenError> {
+fn read(path: &Path, batches: &[Batch]) -> Result<(Loaded, Vec<LoadedLease>), OpenError> {
     let mut replica = Replica::open(path, HistoryLimits::NONE)?;
     for batch in batches {
         let entry = Entry {
@@ -62,13 +62,13 @@ fn read(path: &Path, batches: &[Batch]) -> Result<(Loaded<()>, Vec<LoadedLease>)
     Ok((replica.content, leases))
 }
 
-fn content() -> Loaded<()> {
+fn content() -> Loaded {
     let document = Document {
         name: "a".into(),
         revision: 4,
         content: vec![7; 3_000].into(),
     };
-    let mut content = Loaded::<()> {
+    let mut content = Loaded {
         store_id: "a1".repeat(16).try_into().ok(),
         revision: 9,
         documents: [("a".into(), document)].into(),
@@ -111,7 +111,7 @@ fn a_snapshot_of_a_snapshot_and_of_changes_has_what_the_changes_make() {
         (found.revision, &found.deleted),
         (revision, &expected.deleted)
     );
-    let terms = |content: &Loaded<()>| {
+    let terms = |content: &Loaded| {
         let terms = content.history.iter();
         terms
             .map(|(key, term)| (key.clone(), term.clone()))

@@ -27,7 +27,7 @@ impl<E, F: FnMut(&[u8]) -> Result<(), E>> SnapshotWriter<F> {
     pub(in crate::engine) fn begin(
         to: F,
         header: SnapshotHeader,
-        content: &Loaded<()>,
+        content: &Loaded,
     ) -> Result<Self, E> {
         let mut writer = Self {
             to,

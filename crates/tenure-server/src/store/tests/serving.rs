@@ -6,7 +6,7 @@ use tenure_core::Instant;
 
 use super::*;
 use crate::config::ClusterConfig;
-use crate::engine::{ClusterStatus, OwnershipClock, Serving};
+use crate::engine::{ClusterStatus, OwnershipClock};
 use crate::model::StoreId;
 use crate::store::observe::IfMissing;
 use crate::store::{Member, OverviewFilter};
@@ -17,12 +17,11 @@ const END: u64 = 1_000;
 /// A store of an active server, and the clock of its ownership.
 fn active() -> (Store, Arc<AtomicU64>) {
     let nanos = Arc::new(AtomicU64::new(END - 1));
-    let serving = Serving::new(OwnershipClock::Manual(Arc::clone(&nanos)));
-    serving.set(Some(Instant::from_nanos(END)));
+    let status = ClusterStatus::new(OwnershipClock::Manual(Arc::clone(&nanos)));
+    status.serving.set(Some(Instant::from_nanos(END)));
     let member = Member {
         config: Arc::new(ClusterConfig::in_memory("store-1")),
-        serving: Arc::new(serving),
-        status: Arc::new(ClusterStatus::new("etcd")),
+        status: Arc::new(status),
         start: StoreId::default(),
         orders: channel().0,
     };

@@ -178,7 +178,8 @@ async fn requests_go_before_ends_for_which_no_request_waits() {
     let leases = (0..LEASES).map(|number| (name(number), brief(), 1));
     let (store, script) = scripted_with(Loaded {
         revision: 1,
-        ..Loaded::with(leases.collect())
+        leases: leases.collect(),
+        ..Loaded::default()
     });
     let waited = tokio::spawn({
         let store = store.clone();

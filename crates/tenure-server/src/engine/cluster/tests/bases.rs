@@ -23,7 +23,7 @@ fn beat_until_it_resigns(server: &Server, owner: &mut Owner) -> AppendError {
         if let Err(error) = upkeep {
             return error;
         }
-        assert!(server.serving().check());
+        assert!(server.status().serving.check());
     }
     panic!("it never resigns")
 }
@@ -89,7 +89,7 @@ fn while_files_can_not_be_written_changes_stop_then_the_owner_resigns_and_a_stan
         matches!(&resigned, AppendError::NotOwner(reason) if reason == "the log has no free slot"),
         "{resigned:?}"
     );
-    assert!(!server.serving().check());
+    assert!(!server.status().serving.check());
     assert_eq!(tail_of(&home).tail.state, TailState::Vacant);
     assert_eq!(uncovered(&home), N / 16 * 15 + 1);
     drop(owner);
@@ -256,7 +256,7 @@ fn a_file_of_the_base_that_is_missing_or_damaged_is_repaired_by_the_owner() {
         let path = folder.path().join("backup");
         let make = || {
             let file = BackupFile::create(&path, Existing::Replace, None).unwrap();
-            backup(&home.open(&config("operator", T)), file, false, &|_| {})
+            OperatorLog::new(&home.open(&config("operator", T)), &|_| {}).backup(file, false)
         };
         let error = make().unwrap_err().to_string();
         assert!(error.contains(&damage), "{error}");

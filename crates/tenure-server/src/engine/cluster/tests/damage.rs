@@ -82,7 +82,7 @@ fn an_owner_that_comes_to_a_slot_that_was_deleted_resigns_and_nobody_takes_over(
             }
         };
         assert!(matches!(refused, AppendError::NotOwner(_)), "{refused:?}");
-        assert!(!server.serving().check());
+        assert!(!server.status().serving.check());
         let text = format!(
             "slot {deleted} was deleted: another program writes to the log in memory, cluster default. \
              Make a backup while a server is active, stop all servers, and restore it into another \
@@ -160,7 +160,7 @@ fn a_log_that_went_back_is_named_once_with_both_positions() {
     // The owner notices it within a poll, and the standby before it takes over.
     server.advance(T / 6);
     assert!(matches!(owner.write(), Err(AppendError::NotOwner(_))));
-    assert!(!server.serving().check());
+    assert!(!server.status().serving.check());
     drop(owner);
     server.stand_by();
     assert!(server.follow(2 * T).is_none());
@@ -191,10 +191,10 @@ fn an_owner_that_goes_on_after_an_entry_was_lost_stops_within_a_poll() {
     home.memory.go_back(1);
     // The slot of the next entry is as it was.
     owner.write().unwrap();
-    assert!(server.serving().check());
+    assert!(server.status().serving.check());
     server.advance(T / 12);
     assert!(matches!(owner.write(), Err(AppendError::NotOwner(_))));
-    assert!(!server.serving().check());
+    assert!(!server.status().serving.check());
     drop(owner);
     server.stand_by();
     assert!(server.follow(2 * T).is_none());
@@ -214,7 +214,7 @@ fn an_owner_that_is_shown_an_older_log_once_owns_it_again() {
         server.advance(T / 12);
         server.reached.read_from(Some(former));
         assert!(matches!(owner.write(), Err(AppendError::NotOwner(_))));
-        assert!(!server.serving().check());
+        assert!(!server.status().serving.check());
         drop(owner);
         server.stand_by();
         assert!(server.follow(lasts).is_none());

@@ -59,7 +59,7 @@ fn an_append_of_unknown_outcome_is_repeated_until_the_outcome_is_known() {
         server.advance(T / 6);
         fail(&server);
         owner.log.upkeep().unwrap();
-        assert!(server.serving().check(), "{of}");
+        assert!(server.status().serving.check(), "{of}");
         deliver();
         // The hand-over.
         fail(&server);
@@ -136,7 +136,7 @@ fn a_server_that_is_deposed_in_the_middle_of_a_commit_appends_nothing_more() {
         assert!(standby.step().unwrap().is_none());
         server.reached.fail_replaces([Some(fault)]);
         server.reached.fail_all(Some(Fault::LoseRequest));
-        let serving = server.serving();
+        let status = server.status();
         let commit = thread::spawn(move || (owner.write(), owner));
         while server.reached.has_planned_faults() {
             thread::yield_now();
@@ -145,7 +145,7 @@ fn a_server_that_is_deposed_in_the_middle_of_a_commit_appends_nothing_more() {
         assert_eq!(next.generation, 2);
         let count = 1 + usize::from(is_loaded);
         assert_eq!(next.loaded.leases.len(), count, "{fault:?}");
-        while serving.check() {
+        while status.serving.check() {
             thread::yield_now();
         }
         while home.memory.deliver().is_some() {}
@@ -155,7 +155,7 @@ fn a_server_that_is_deposed_in_the_middle_of_a_commit_appends_nothing_more() {
             matches!(&outcome, Err(AppendError::NotOwner(it)) if it == "superseded by standby, generation 2"),
             "{outcome:?}"
         );
-        assert!(!serving.check());
+        assert!(!status.serving.check());
         assert!(matches!(owner.write(), Err(AppendError::NotOwner(_))));
         assert!(matches!(owner.log.upkeep(), Err(AppendError::NotOwner(_))));
         assert_eq!(leases(&home), count, "{fault:?}");
@@ -187,7 +187,7 @@ fn a_stop_ends_an_append_whose_outcome_stays_unknown_and_undoes_nothing() {
     );
     // Nothing else is appended with the number of an entry that is in the log.
     assert!(matches!(then, Err(AppendError::NotOwner(_))), "{then:?}");
-    assert!(!server.serving().check());
+    assert!(!server.status().serving.check());
     assert_eq!(
         server.standby.run_until_owner().unwrap_err(),
         Ended::Stopped
@@ -200,14 +200,14 @@ fn an_owner_without_its_home_serves_for_five_sixths_of_the_ownership() {
     let (_, server, mut owner) = owned();
     server.advance(T / 6);
     owner.log.upkeep().unwrap();
-    let serving = server.serving();
+    let status = server.status();
     server.advance(T * 5 / 6 - Duration::from_millis(1));
-    assert!(serving.check());
+    assert!(status.serving.check());
     server.advance(Duration::from_millis(1));
-    assert!(!serving.check());
+    assert!(!status.serving.check());
     // An append succeeds, and nobody has taken over: the server goes on.
     owner.log.upkeep().unwrap();
-    assert!(serving.check());
+    assert!(status.serving.check());
     owner.write().unwrap();
     assert_eq!(owner.generation, 1);
 }
@@ -216,7 +216,7 @@ fn an_owner_without_its_home_serves_for_five_sixths_of_the_ownership() {
 fn a_frozen_owner_that_wakes_is_refused_and_has_answered_nothing_meanwhile() {
     let (home, server, mut owner) = owned();
     server.advance(2 * T);
-    assert!(!server.serving().check());
+    assert!(!server.status().serving.check());
     let mut standby = Server::new("store-2", &home);
     let mut next = standby.own();
     next.write().unwrap();
@@ -225,7 +225,7 @@ fn a_frozen_owner_that_wakes_is_refused_and_has_answered_nothing_meanwhile() {
         refused.contains("superseded by store-2, generation 2"),
         "{refused}"
     );
-    assert!(!server.serving().check());
+    assert!(!server.status().serving.check());
     check_chain(&home);
 }
 
@@ -239,9 +239,9 @@ fn a_repeated_append_extends_the_ownership_from_its_first_attempt() {
     assert!(after > before, "the append was repeated after a pause");
     let passed = Duration::from_nanos(after - before);
     server.advance(T * 5 / 6 - passed - Duration::from_millis(1));
-    assert!(server.serving().check());
+    assert!(server.status().serving.check());
     server.advance(Duration::from_millis(1));
-    assert!(!server.serving().check());
+    assert!(!server.status().serving.check());
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_home_that_was_promoted_ends_the_ownership_in_the_middle_of_a_commit() {
                 matches!(refused, Err(AppendError::NotOwner(_))),
                 "{refused:?}"
             );
-            assert!(!server.serving().check());
+            assert!(!server.status().serving.check());
             let text = "the log was written in memory, cluster default (memory/0) and this is memory, cluster \
                         default (memory/1): a restored or promoted server, a copy, or a wrong address";
             assert!(server.refusal().contains(text), "{}", server.refusal());

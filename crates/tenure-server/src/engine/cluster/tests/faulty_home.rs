@@ -16,6 +16,7 @@ use tenure_register::{
 };
 
 use super::super::LogHome;
+use super::super::home::runtime;
 use crate::config::ClusterConfig;
 
 /// A fault of a request.
@@ -105,7 +106,7 @@ impl FaultyHome {
     pub(crate) fn open(&self, config: &ClusterConfig) -> LogHome {
         let place = format!("memory, cluster {}", config.name);
         let files: Arc<dyn Register> = Arc::new(self.clone());
-        LogHome::over("memory", config, place, || Ok(files)).unwrap()
+        LogHome::over("memory", config, place, files, runtime().ok()).unwrap()
     }
 
     /// Gives the next replaces these faults, in this order; `None` is one without a fault.

@@ -17,7 +17,7 @@ fn an_idle_owner_is_called_in_time_for_its_beats_and_stays_the_owner() {
         let within = owner.log.upkeep_within().unwrap();
         assert!(within <= T / 6, "{within:?}");
         server.advance(within);
-        assert!(server.serving().check());
+        assert!(server.status().serving.check());
         owner.log.upkeep().unwrap();
         standby.advance(within);
         assert!(standby.step().unwrap().is_none());
@@ -89,7 +89,7 @@ fn a_server_that_hands_over_is_followed_at_once_and_stands_by_without_reading_th
     let mut standby = Server::new("standby", &home);
     assert!(standby.follow(T / 4).is_none());
     owner.log.close().unwrap();
-    assert!(!server.serving().check());
+    assert!(!server.status().serving.check());
     drop(owner);
     let mut next = standby.follow(T / 6).expect("a take-over at the next look");
     assert_eq!((next.generation, next.loaded.leases.len()), (2, 1));
@@ -124,7 +124,7 @@ fn a_log_that_is_left_to_one_server_is_taken_over_by_it_and_by_another_one_after
         servers
             .iter_mut()
             .for_each(|it| assert!(it.follow(T / 6).is_none()));
-        server.standby.leave_to(Some("third".into()));
+        server.status().leave_to(Some("third".into()));
         owner.log.close().unwrap();
         let [second, third] = &mut servers;
         assert!(second.follow(T * 11 / 12).is_none());
@@ -157,9 +157,9 @@ fn a_standby_counts_from_the_arrival_of_a_read_and_an_owner_from_the_sending_of_
     owner.write().unwrap();
     let passed = Duration::from_nanos(server.clock.load(Ordering::SeqCst) - began);
     server.advance(T * 5 / 6 - passed - Duration::from_millis(1));
-    assert!(server.serving().check());
+    assert!(server.status().serving.check());
     server.advance(Duration::from_millis(1));
-    assert!(!server.serving().check());
+    assert!(!server.status().serving.check());
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_log_that_is_dropped_without_a_hand_over_serves_nothing_and_is_handed_over_l
     let mut owner = server.own();
     owner.write().unwrap();
     drop(owner);
-    assert!(!server.serving().check());
+    assert!(!server.status().serving.check());
     server.stand_by();
     assert!(server.step().unwrap().is_none());
     assert_eq!(tail_of(&home).tail.state, TailState::Vacant);

@@ -26,17 +26,17 @@ use tokio_util::sync::CancellationToken;
 
 use self::faulty_home::{Fault, FaultyHome};
 use super::owner::OwnedLog;
-use super::serving::{OwnershipClock, Serving};
+use super::serving::OwnershipClock;
 use super::standby::{Ended, Standby, TakenOver};
 use super::status::ClusterStatus;
-use super::{LogHome, backup, init, recover, restore};
+use super::{LogHome, OperatorLog, RecoverError};
 use crate::config::{ClusterAccess, ClusterConfig};
 use crate::engine::entry::Entry;
 use crate::engine::ring::SlotValue;
 use crate::engine::tests::log_lines::LogLines;
 use crate::engine::tests::{alone, batches, delete, write};
-use crate::engine::{AppendError, Batch, Loaded, Log};
-use crate::model::{ChangeSet, Content, History, HistoryLimits, LeaseKey, TermRecord};
+use crate::engine::{AppendError, Batch, Loaded, Log, Restored};
+use crate::model::{ChangeSet, Content, History, HistoryLimits, LeaseKey, StoreId, TermRecord};
 
 /// The ownership duration of the tests.
 const T: Duration = Duration::from_secs(3);
@@ -139,10 +139,6 @@ impl Server {
         self.clock.fetch_add(nanos, Ordering::SeqCst);
     }
 
-    fn serving(&self) -> Arc<Serving> {
-        self.standby.serving()
-    }
-
     fn status(&self) -> Arc<ClusterStatus> {
         self.standby.status()
     }
@@ -166,7 +162,7 @@ impl Owner {
         taken_over.log.start_writer().unwrap();
         Self {
             revision: taken_over.loaded.revision,
-            generation: taken_over.generation,
+            generation: taken_over.log.log.status.view().generation,
             loaded: taken_over.loaded,
             log: taken_over.log,
         }
@@ -187,6 +183,14 @@ impl Owner {
         change.key = LeaseKey::of_text(&format!("ns/job-{revision}"));
         self.commit(&[alone(change)])
     }
+}
+
+fn init(home: &LogHome, wait: &dyn Fn(Duration)) -> Result<StoreId, RecoverError> {
+    OperatorLog::new(home, wait).init()
+}
+
+fn recover(home: &LogHome, wait: &dyn Fn(Duration)) -> Result<Restored, RecoverError> {
+    OperatorLog::new(home, wait).recover()
 }
 
 fn config(name: &str, ownership: Duration) -> ClusterConfig {

@@ -7,15 +7,13 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
-use super::super::RecoverError;
 use super::starts::of_later_format;
 use super::*;
 use crate::engine::backup::BackupFile;
-use crate::engine::loaded::REVISIONS_AHEAD;
 use crate::engine::replica::Replica;
-use crate::engine::restore::restore as restore_folder;
+use crate::engine::restore::{REVISIONS_AHEAD, restore as restore_folder};
 use crate::engine::{
-    BackupError, Contents, Existing, RestoreError, Restored, backup as backup_folder, open,
+    BackupError, Contents, Existing, LeaseList, RestoreError, backup as backup_folder, open,
 };
 use crate::model::{DocumentChange, EPOCHS_LEFT};
 
@@ -49,11 +47,11 @@ impl Folder {
         wait: &dyn Fn(Duration),
     ) -> Result<Contents, BackupError> {
         let file = BackupFile::create(&self.path(), Existing::Replace, None).unwrap();
-        backup(&reached(home), file, is_final, wait)
+        OperatorLog::new(&reached(home), wait).backup(file, is_final)
     }
 
     fn restore(&self, home: &FaultyHome) -> Result<Restored, RestoreError> {
-        restore(&reached(home), &self.path(), &no_wait)
+        OperatorLog::new(&reached(home), &no_wait).restore(&self.path())
     }
 
     /// Returns the content of the backup.
@@ -185,7 +183,7 @@ fn a_final_backup_deposes_the_owner_and_no_server_takes_the_log_over() {
         matches!(&error, AppendError::NotOwner(reason) if reason.contains("final backup")),
         "{error}"
     );
-    assert!(!server.serving().check());
+    assert!(!server.status().serving.check());
     drop(owner);
     assert!(standby.follow(20 * T).is_none());
     assert!(
@@ -314,8 +312,8 @@ fn a_restored_log_has_everything_and_a_final_backup_goes_on_where_it_ended() {
 fn a_backup_of_a_folder_goes_on_in_a_cluster_and_back() {
     let folders = [Folder::new(), Folder::new()];
     let data = folders.each_ref().map(|it| it.0.path().join("data"));
-    let (loaded, home) =
-        open::<crate::engine::LeaseList>(Some(&data[0]), HISTORY, Default::default()).unwrap();
+    let mut leases = LeaseList::new();
+    let (loaded, home) = open(Some(&data[0]), HISTORY, &mut leases).unwrap();
     let mut home = home.unwrap();
     let mut model = Model::default();
     let (changes, _) = batches(40, loaded.revision + 1..loaded.revision + 400);
@@ -340,8 +338,9 @@ fn a_backup_of_a_folder_goes_on_in_a_cluster_and_back() {
     }
     folders[1].backup(&home, true).unwrap();
     restore_folder(&folders[1].path(), &data[1]).unwrap();
-    let (loaded, _) =
-        open::<crate::engine::LeaseList>(Some(&data[1]), HISTORY, Default::default()).unwrap();
+    let mut leases = LeaseList::new();
+    let (mut loaded, _) = open(Some(&data[1]), HISTORY, &mut leases).unwrap();
+    loaded.leases = leases;
     model.check(&loaded, "in the folder");
     assert!(loaded.is_guarded);
     let copy = folders[1].0.path().join("copy");
@@ -477,7 +476,7 @@ fn after_a_recovery_epochs_and_revisions_are_far_above_and_all_leases_are_there(
         assert_eq!(next.generation, before.tail.generation + 2);
         assert_eq!(next.loaded.leases.len(), count);
         assert_eq!(next.revision, after.revision);
-        let last = Contents::of_all(&next.loaded).last_epoch.unwrap();
+        let last = Contents::of(&next.loaded).last_epoch.unwrap();
         assert!(last >= recovered.epochs_above, "{last}");
         next.write().unwrap();
         check_chain(&home);
@@ -500,7 +499,7 @@ fn a_standby_that_runs_during_a_recovery_grants_no_lower_epochs_than_a_server_th
         assert!(standby.step().unwrap().is_none());
         let recovered = recover(&reached(&home), &no_wait).unwrap();
         let next = standby.own();
-        let last = Contents::of_all(&next.loaded).last_epoch.unwrap();
+        let last = Contents::of(&next.loaded).last_epoch.unwrap();
         assert_eq!(last, recovered.epochs_above);
         assert_eq!(next.loaded.leases.len(), entries);
     }
@@ -515,8 +514,8 @@ fn a_log_that_a_server_writes_to_is_not_recovered() {
     let owner = Mutex::new(owner);
     let opened = reached(&home);
     let error = recover(&opened, &|_| owner.lock().unwrap().write().unwrap()).unwrap_err();
-    let server = "store-1".to_owned();
-    assert_eq!(error, RecoverError::InUse { server });
+    let text = "store-1 writes to the log: stop all servers of the cluster first";
+    assert_eq!(error, RecoverError::Refused(text.into()));
     assert_eq!(tail_of(&home).tail.generation, 1);
 }
 
@@ -549,11 +548,12 @@ fn what_can_t_be_recovered_is_left_as_it_is() {
         server.own().write().unwrap();
         home
     };
-    assert_eq!(tried(&FaultyHome::default()), RecoverError::Empty);
+    let empty = tried(&FaultyHome::default()).to_string();
+    assert!(empty.starts_with("the log is empty: "), "{empty}");
     for state in [TailState::Restoring, TailState::Retired] {
         let home = used();
         change_tail(&home, |value| value.tail.state = state);
-        assert!(matches!(tried(&home), RecoverError::Closed(_)));
+        assert!(matches!(tried(&home), RecoverError::Refused(_)));
     }
     let home = FaultyHome::default();
     let mut server = Server::new("first", &home);
@@ -563,7 +563,8 @@ fn what_can_t_be_recovered_is_left_as_it_is() {
         .commit(&[alone(delete(owner.revision + 1, 7, last))])
         .unwrap();
     drop(owner);
-    assert_eq!(tried(&home), RecoverError::EpochsUsedUp { last });
+    let text = format!("the greatest epoch is {last}, which leaves too few epochs for grants");
+    assert_eq!(tried(&home), RecoverError::Damaged(text));
     let home = used();
     overwrite(&home, 3, of_later_format());
     let error = recover(&reached(&home), &no_wait).unwrap_err().to_string();

@@ -107,7 +107,7 @@ fn a_take_over_and_a_deposition_are_logged_once_with_the_names_of_the_servers() 
     let _guard = lines.begin();
     let next = second.own();
     lines.assert_once(
-        "WARN tenure_server::engine::cluster::standby: store-1 was not heard of for 3.0 s, taking \
+        "WARN tenure_server::engine::cluster::report: store-1 was not heard of for 3.0 s, taking \
          over as generation 2",
     );
     lines.assert_once("active as generation 2: 1 leases, loaded in ");
@@ -251,7 +251,7 @@ fn changes_are_refused_in_a_home_that_is_nearly_full_and_beats_are_not() {
     for _ in 0..7_200 {
         server.advance(T / 6);
         owner.log.upkeep().unwrap();
-        assert!(server.serving().check());
+        assert!(server.status().serving.check());
     }
     used(50);
     owner.write().unwrap();

@@ -107,6 +107,8 @@ fn a_log_that_has_lost_all_slots_is_not_begun_again() {
         owner.write().unwrap();
     }
     drop(owner);
+    // The task of the owner may still write a file, and ends before the server follows.
+    server.stand_by();
     (0..256).for_each(|slot| home.memory.remove(&slot_key(slot)));
     let check = |text: &str| {
         assert!(
@@ -235,7 +237,7 @@ fn a_log_of_servers_with_access_control_is_not_taken_over_by_one_without() {
     drop(owner);
     assert!(tail_of(&home).about.is_guarded);
     let open = ClusterAccess::Anonymous;
-    assert_eq!(refused(&home, open), StandbyError::Guarded);
+    assert!(refused(&home, open).to_string().contains("no access file"));
 
     // A server that could not read the log at its start does not take it over, either.
     let mut late = Server::with_access("late", &home, open);
@@ -257,7 +259,7 @@ fn a_log_of_servers_with_access_control_is_not_taken_over_by_one_without() {
     assert_eq!(owner.loaded.leases.len(), 2);
     owner.write().unwrap();
     owner.log.close().unwrap();
-    assert_eq!(refused(&home, open), StandbyError::Guarded);
+    assert!(refused(&home, open).to_string().contains("no access file"));
     check_chain(&home);
 }
 
