@@ -124,15 +124,14 @@ pub(in crate::engine) fn check_format(
 /// The greatest ratio of the lengths before and after a compression with LZ4.
 const GREATEST_RATIO: usize = 255;
 
-/// Replaces `to` by the content of a block of LZ4 that follows the length of its content; `None` if it
-/// is damaged.
-pub(in crate::engine) fn decompress(bytes: &[u8], to: &mut Vec<u8>) -> Option<()> {
+/// Returns the content of a block of LZ4 that follows the length of its content; `None` if it is
+/// damaged.
+pub(in crate::engine) fn decompressed(bytes: &[u8]) -> Option<Vec<u8>> {
     let (len, block) = lz4_flex::block::uncompressed_size(bytes).ok()?;
     // A damaged length must not use up the memory.
     if len > GREATEST_RATIO * block.len() {
         return None;
     }
-    to.resize(len, 0);
-    let written = lz4_flex::block::decompress_into(block, to).ok()?;
-    (written == len).then_some(())
+    let content = lz4_flex::decompress(block, len).ok()?;
+    (content.len() == len).then_some(content)
 }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::{ChangeSet, Content, Floors};
 
 pub(super) use codec::{
-    DecodeError, FRAME, check_format, decompress, format_line, frame, frame_length, only_frame,
+    DecodeError, FRAME, check_format, decompressed, format_line, frame, frame_length, only_frame,
     put, put_frame, read, take,
 };
 pub(super) use item::{
@@ -146,10 +146,10 @@ impl Entry<'_> {
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         type Fields<'a> = (u64, u32, EntryKind, Option<String>, u64, u64, &'a [u8]);
         let (sequence, follows, kind, note, previous, revision, changes): Fields<'_> = read(bytes)?;
-        let mut content = Vec::new();
-        if !changes.is_empty() {
-            decompress(changes, &mut content).ok_or(DecodeError::DeserializeBadEncoding)?;
-        }
+        let changes = match changes.is_empty() {
+            true => Vec::new(),
+            false => decompressed(changes).ok_or(DecodeError::DeserializeBadEncoding)?,
+        };
         Ok(Self {
             sequence,
             follows,
@@ -158,7 +158,7 @@ impl Entry<'_> {
             batch: Cow::Owned(Batch {
                 previous,
                 revision,
-                changes: content,
+                changes,
             }),
         })
     }

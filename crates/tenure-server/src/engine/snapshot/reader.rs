@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::KIND;
 use crate::engine::entry::{
-    DecodeError, EncodedLease, FRAME, Item, SnapshotHeader, check_format, decompress, frame,
+    DecodeError, EncodedLease, FRAME, Item, SnapshotHeader, check_format, decompressed, frame,
     frame_length, lease_key, take,
 };
 use crate::engine::{Loaded, OpenError};
@@ -20,8 +20,6 @@ const FIRST_LINE: u64 = 32;
 pub(in crate::engine) struct SnapshotReader {
     pub(in crate::engine) path: PathBuf,
     from: Box<dyn BufRead + Send>,
-    /// The last frame.
-    frame: Vec<u8>,
     /// The items of the last frame, and the place of the next one.
     chunk: Vec<u8>,
     at: usize,
@@ -58,7 +56,6 @@ impl SnapshotReader {
         let mut reader = Self {
             path: path.to_owned(),
             from: Box::new(from),
-            frame: Vec::new(),
             chunk: Vec::new(),
             at: 0,
             sum: 0,
@@ -139,26 +136,23 @@ impl SnapshotReader {
         if self.at < self.chunk.len() {
             return Ok(());
         }
-        // The memory is used again, because new pages for each part cost much of a start.
-        self.frame.clear();
-        self.read(FRAME as u64)?;
-        if let Some(length) = frame_length(&self.frame) {
-            self.read(length)?;
+        let mut bytes = Vec::new();
+        self.read(FRAME as u64, &mut bytes)?;
+        if let Some(length) = frame_length(&bytes) {
+            self.read(length, &mut bytes)?;
         }
         let damaged = |detail| OpenError::damaged(&self.path, detail);
-        let (content, sum, _) = frame(&self.frame, self.sum)
+        let (content, sum, _) = frame(&bytes, self.sum)
             .ok_or_else(|| damaged("it is cut off, or a part does not match its checksum"))?;
-        decompress(content, &mut self.chunk)
-            .filter(|()| !self.chunk.is_empty())
-            .ok_or_else(|| damaged("a part can't be decompressed"))?;
+        let chunk = decompressed(content).filter(|it| !it.is_empty());
+        self.chunk = chunk.ok_or_else(|| damaged("a part can't be decompressed"))?;
         (self.sum, self.at) = (sum, 0);
         Ok(())
     }
 
-    /// Appends the next bytes to the frame, unless the file ends before.
-    fn read(&mut self, length: u64) -> Result<(), OpenError> {
-        let mut part = self.from.by_ref().take(length);
-        let read = part.read_to_end(&mut self.frame);
+    /// Appends the next bytes, unless the file ends before.
+    fn read(&mut self, length: u64, to: &mut Vec<u8>) -> Result<(), OpenError> {
+        let read = self.from.by_ref().take(length).read_to_end(to);
         read.map(drop).map_err(OpenError::io(&self.path))
     }
 }
