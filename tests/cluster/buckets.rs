@@ -230,7 +230,9 @@ mod long {
 
     /// Kills active servers. A bucket is slower than etcd: with T = 10 s a successor may take 1.5 s longer.
     fn kills(test: &str, server: BucketServer, ownership: Duration, count: usize) {
-        let settings = Settings::long(ownership).over_bucket(server);
+        let mut settings = Settings::long(ownership).over_bucket(server);
+        // Leaders keep their terms if three tenths of it are longer than a take-over.
+        settings.lease = settings.lease.max(ownership * 9 / 2);
         if let Some(mut times) = kill(test, settings, rounds(count)) {
             times.sort();
             let p99 = times[(times.len() * 99).div_ceil(100) - 1];
@@ -261,11 +263,11 @@ mod long {
     }
 
     #[test]
-    #[ignore = "about 20 minutes: 100 kills with T = 10 s"]
+    #[ignore = "about 20 minutes: 50 kills with T = 10 s"]
     fn a_killed_server_over_a_bucket_with_a_long_ownership_has_a_successor_in_time() {
         let test = "a_killed_server_over_a_bucket_with_a_long_ownership_has_a_successor_in_time";
         let ownership = Duration::from_secs(10);
-        kills(test, BucketServer::VersityGw, ownership, 100);
+        kills(test, BucketServer::VersityGw, ownership, 50);
     }
 
     #[test]
