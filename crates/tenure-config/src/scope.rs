@@ -159,9 +159,6 @@ impl Scope {
             key.name == name || (same == name && known != table)
         });
         let elsewhere: Vec<_> = elsewhere.map(|key| place(split(key))).collect();
-        if !is_table && !elsewhere.is_empty() {
-            return format!("; did you mean {}?", elsewhere.join(" or "));
-        }
         let bracketed = |table: &str| format!("[{table}]");
         let full = |name: &str| match table {
             "" => name.to_owned(),
@@ -169,6 +166,14 @@ impl Scope {
         };
         let of_table = self.known().map(split).filter(|(known, _)| *known == table);
         let keys = of_table.map(|(_, key)| key);
+        if !is_table && !elsewhere.is_empty() {
+            let known = keys.collect::<Vec<_>>().join(", ");
+            let known = match table {
+                "" => String::new(),
+                table => format!(" Known in {} are {known}", bracketed(table)),
+            };
+            return format!("; did you mean {}?{known}", elsewhere.join(" or "));
+        }
         let near_table = self.nearest_table(name).filter(|_| table.is_empty());
         let near_key = nearest(name, keys.clone()).filter(|_| !is_table || !table.is_empty());
         if let Some(near) = near_key.map(full).or_else(|| near_table.map(bracketed)) {

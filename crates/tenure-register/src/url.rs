@@ -1,5 +1,6 @@
 //! The URL of a home: `scheme://user:password@host:port,host:port/path?key=value&key=value`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use percent_encoding::percent_decode_str;
@@ -39,8 +40,11 @@ impl HomeUrl {
             Some((user, password)) => (user, Some(password)),
             None => (user, None),
         };
-        let hosts = hosts.split(',').filter(|host| !host.is_empty());
+        let is_given = !hosts.is_empty();
+        let hosts = hosts.split(',').filter(|_| is_given);
         let hosts = hosts.map(|host| match host.rsplit_once(':') {
+            None if host.is_empty() => Err("a host of the list is empty"),
+            Some(("", _)) => Err("a port has no host"),
             Some((name, port)) if !port.ends_with(']') => {
                 let port = port.parse().map_err(|_| "a port is not a number")?;
                 Ok((decoded(name)?, Some(port)))
@@ -53,7 +57,11 @@ impl HomeUrl {
             let (key, value) = parameter.split_once('=').ok_or("a parameter has no =")?;
             Ok((decoded(key)?, decoded(value)?))
         });
-        let parameters = parameters.collect::<Result<_, &str>>()?;
+        let parameters = parameters.collect::<Result<Vec<(String, String)>, &str>>()?;
+        let mut keys = BTreeSet::new();
+        if !parameters.iter().all(|(key, _)| keys.insert(key)) {
+            return Err("a parameter is there twice");
+        }
         Ok(Self {
             scheme: scheme.to_owned(),
             user: Some(decoded(user)?).filter(|user| !user.is_empty()),
@@ -64,11 +72,16 @@ impl HomeUrl {
         })
     }
 
-    /// Returns whether it has a password, in front of the hosts or as a parameter.
+    /// Returns whether it has a password, in front of the hosts or as a parameter, or a parameter
+    /// that is itself a URL with a user or a query.
     #[must_use]
     pub fn has_password(&self) -> bool {
-        let mut keys = self.parameters.iter().map(|(key, _)| key.to_lowercase());
-        self.password.is_some() || keys.any(|key| key.ends_with("password"))
+        let is_secret = |(key, value): &(String, String)| {
+            let key = key.to_lowercase();
+            let is_url = key == "endpoint" || value.contains("://");
+            key.ends_with("password") || (is_url && value.contains(['@', '?', '#']))
+        };
+        self.password.is_some() || self.parameters.iter().any(is_secret)
     }
 }
 

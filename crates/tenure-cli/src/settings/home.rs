@@ -18,6 +18,10 @@ const DATA_DIR: &str = "serve.data_dir";
 pub(crate) const FORMS: &str = "write \"folder:/var/lib/tenure\", \"memory\", \
      \"postgres://USER@HOST/DATABASE?sslmode=verify-full\", \"etcds://HOST:2379/PREFIX\" or \"s3://BUCKET/PREFIX\"";
 
+/// Why a URL of a bucket with a password is refused.
+const BUCKET_SECRET: &str = "must have no user and no password, and its endpoint no query: credentials \
+     of a bucket are the variables AWS_*, GOOGLE_* and AZURE_*";
+
 /// The shortest interval between two compactions. Each costs etcd some work.
 const MIN_COMPACTION: Duration = Duration::from_secs(10);
 
@@ -33,16 +37,24 @@ pub(crate) enum StoreHome {
 /// The home that these settings name, or else the folder `data_dir`.
 pub(super) fn read(settings: &Settings) -> Result<StoreHome, ConfigError> {
     let written = settings.text(HOME)?.unwrap_or_default();
-    if HomeUrl::parse(written).is_ok_and(|url| url.has_password()) {
+    if let Ok(url) = HomeUrl::parse(written)
+        && url.has_password()
+    {
+        let is_bucket = ["s3", "gs", "az"].contains(&&*url.scheme);
         // The value is not shown: the password may be anywhere in it.
         return Err(ConfigError::Invalid {
             origin: settings.origin(HOME).cloned().unwrap_or(Origin::Default),
             key: "home".into(),
             value: "(with a password)".into(),
-            reason: "must have no password: write the URL into a file and name it in home_file, or \
+            reason: match is_bucket {
+                true => BUCKET_SECRET,
+                false => {
+                    "must have no password: write the URL into a file and name it in home_file, or \
                      leave the password to PGPASSFILE or ~/.pgpass (PostgreSQL), or to the parameter \
                      password_file (etcd)"
-                .into(),
+                }
+            }
+            .into(),
         });
     }
     if let Some(path) = settings.required_path(HOME_FILE)? {
@@ -128,20 +140,49 @@ fn postgres(text: &str, url: HomeUrl, file: Option<&Path>) -> Result<PostgresCon
 /// Credentials, region and other settings are those of the environment, or of the machine.
 #[cfg(feature = "bucket")]
 fn bucket(text: &str, url: &HomeUrl) -> Result<BucketConfig, String> {
+    if url.user.is_some() || url.has_password() {
+        return Err(BUCKET_SECRET.into());
+    }
     let (place, _) = text.split_once('?').unwrap_or((text, ""));
     let mut config = BucketConfig::new(place);
+    let mut is_plain_http_allowed = false;
     for (key, value) in &url.parameters {
-        match (&**key, &*url.scheme) {
-            ("endpoint", "s3") => config.endpoint = Some(value.clone()),
+        match (&**key, &*url.scheme, &**value) {
+            ("endpoint", "s3", _) => config.endpoint = Some(value.clone()),
+            ("allow_plain_http", "s3", "true") => is_plain_http_allowed = true,
             _ => {
                 return Err(format!(
-                    "the parameter {key} is not known: a bucket of S3 has endpoint, and the other \
-                     settings are the variables AWS_*, GOOGLE_* and AZURE_*"
+                    "the parameter {key}={value} is not known: a bucket of S3 has endpoint and \
+                     allow_plain_http=true, and the other settings are the variables AWS_*, GOOGLE_* and \
+                     AZURE_*"
                 ));
             }
         }
     }
-    Ok(config)
+    let Some(endpoint) = &config.endpoint else {
+        return Ok(config);
+    };
+    let wrong = |reason: &str| format!("endpoint={endpoint}: {reason}");
+    let address = HomeUrl::parse(endpoint).map_err(wrong)?;
+    let mut hosts = address.hosts.iter();
+    match &*address.scheme {
+        _ if hosts.len() != 1 => Err(wrong("must have one host, such as https://HOST")),
+        "https" => Ok(config),
+        "http" if is_plain_http_allowed || hosts.all(|(host, _)| is_local(host)) => Ok(config),
+        "http" => Err(wrong(
+            "other machines can read lease ids that are sent there, and change the log: write \
+             https://, or add allow_plain_http=true for a network that you trust",
+        )),
+        _ => Err(wrong(
+            "must begin with https://, or with http:// on this machine or with allow_plain_http=true",
+        )),
+    }
+}
+
+/// Whether a host is this machine.
+fn is_local(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 fn etcd(url: HomeUrl, file: Option<&Path>) -> Result<EtcdConfig, String> {
@@ -178,10 +219,6 @@ fn etcd(url: HomeUrl, file: Option<&Path>) -> Result<EtcdConfig, String> {
             }
         }
     }
-    let is_local = |host: &str| {
-        let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-    };
     let has_secret = config.user.is_some() || config.certificate.is_some();
     let is_exposed = |host: &str| !is_local(host) && (has_secret || !is_plain_http_allowed);
     let mut hosts = url.hosts.iter().map(|(host, _)| host);

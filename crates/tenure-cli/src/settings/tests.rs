@@ -31,6 +31,7 @@ fn what_no_program_knows_is_refused_in_each_scope_with_line_and_suggestion() {
         ("audit = { requird = true }", "unknown key requird; did you mean required?"),
         ("[access.file]\nx = 1\n[access.fil]", "unknown key fil;"),
         ("[serve]\npriority = 1", "unknown key priority; did you mean priority above all tables?"),
+        ("[cluster]\nlease = \"a\"", "did you mean lease in [kubernetes]? Known in [cluster] are "),
         ("[tls]\nca_file = \"x\"", "unknown key ca_file; did you mean ca_file above all tables or ca_file in [kubernetes]"),
         ("access = \"x\"", "access = \"x\": must be a table"),
         ("[[access]]", "must be a table: write [access]"),

@@ -55,9 +55,15 @@ impl BucketAccess {
         };
         let mut settings = self.settings.clone();
         if let Some(endpoint) = &self.endpoint {
+            if endpoint.contains(['@', '?', '#']) {
+                return Err(wrong(
+                    &"the endpoint must be https://HOST, without a user or a query",
+                ));
+            }
             let is_plain = endpoint.starts_with("http://");
             if !is_plain && !endpoint.starts_with("https://") {
-                let problem = format!("the endpoint {endpoint} does not begin with https://");
+                let forms = "https:// or http://";
+                let problem = format!("the endpoint {endpoint} does not begin with {forms}");
                 return Err(wrong(&problem));
             }
             settings.push(("AWS_ENDPOINT_URL_S3".into(), endpoint.clone()));

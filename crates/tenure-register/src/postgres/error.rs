@@ -3,7 +3,7 @@
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use crate::tls::TlsNames;
-use crate::{Failure, describe};
+use crate::{Failure, causes, describe};
 
 /// The names in messages about certificates.
 pub(super) const TLS: TlsNames = TlsNames {
@@ -12,6 +12,20 @@ pub(super) const TLS: TlsNames = TlsNames {
     client: ["sslcert", "sslkey"],
     client_authorities: "ssl_ca_file of PostgreSQL",
 };
+
+/// The driver's errors about the configuration, and what to change.
+const REMEDIES: [(&str, &str); 2] = [
+    (
+        "password missing",
+        "The server asks for a password: set PGPASSWORD, add a line for this server and user to ~/.pgpass, \
+         or write the URL with the password into a file and name it in home_file",
+    ),
+    (
+        "server does not support TLS",
+        "Switch TLS on in PostgreSQL (ssl = on), or write sslmode=disable into home in a network that you \
+         trust",
+    ),
+];
 
 /// Whether the statement of the call may have reached the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +40,13 @@ pub(super) enum Stage {
 pub(super) fn failure(error: &tokio_postgres::Error, stage: Stage, subject: &str) -> Failure {
     let Some(reported) = error.as_db_error() else {
         let text = format!("{subject}: {}", describe(error));
+        let cause = causes(error).last().map(ToString::to_string);
+        let remedy = REMEDIES
+            .iter()
+            .find(|(known, _)| cause.as_deref() == Some(*known));
+        if let (Stage::Before, Some((_, remedy))) = (stage, remedy) {
+            return Failure::Misconfigured(format!("{text}. {remedy}"));
+        }
         // Without a client certificate the server answers with an error of its own.
         return match (stage, TLS.explain(error, true)) {
             (Stage::Before, Some(reason)) => Failure::Misconfigured(format!("{subject}: {reason}")),

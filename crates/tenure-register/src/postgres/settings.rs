@@ -65,8 +65,7 @@ impl Settings {
         let ports = take("port").unwrap_or_else(|| "5432".into());
         let mode = take("sslmode");
         // Each new connection asks the server whether it accepts writes.
-        let server = take("target_session_attrs").unwrap_or_else(|| "any".into());
-        if !["any", "primary", "read-write"].contains(&&*server) {
+        if take("target_session_attrs").is_some_and(|server| server != "read-write") {
             let right = "read-write: the log is written";
             return Err(invalid("target_session_attrs", right));
         }
@@ -140,6 +139,8 @@ fn settings_of(
     if !["postgres", "postgresql"].contains(&&*url.scheme) {
         return Err(wrong("it is not a URL of PostgreSQL"));
     }
+    // A part of a password may look like a key.
+    let is_secret = url.has_password() || url.parameters.iter().any(|(_, it)| it.contains('@'));
     let hosts = url.hosts.iter().map(|(host, port)| {
         let port = port.unwrap_or(5432).to_string();
         (host.trim_matches(['[', ']']), port)
@@ -156,12 +157,18 @@ fn settings_of(
     let of_front = of_front.map(|(key, value)| (key.to_owned(), value.unwrap_or_default()));
     let mut settings = BTreeMap::from(of_front);
     for (index, (key, value)) in url.parameters.into_iter().enumerate() {
-        // A part of a password may look like a key.
         if KNOWN.split(", ").all(|known| known != key) {
-            let number = index + 1;
-            return Err(format!(
-                "parameter {number} is not known: known are {KNOWN}"
-            ));
+            let name = match is_secret {
+                true => (index + 1).to_string(),
+                false => key,
+            };
+            return Err(format!("parameter {name} is not known: known are {KNOWN}"));
+        }
+        // In libpq it may be missing, but then the name is most likely wrong.
+        if key == "passfile" && !value.is_empty() {
+            file_path::check(&value).map_err(|error| format!("the value of {key} {error}"))?;
+            let opened = fs::File::open(&value);
+            opened.map_err(|error| format!("{key}={value}: can't read it: {error}"))?;
         }
         settings.insert(key, value);
     }
@@ -410,6 +417,7 @@ mod tests {
             "postgresql://u:secret word@a/d",
             "postgresql://u@a/d?password=secret&sslmode=secret",
             "postgresql://u@a/d?password=a&port=secret",
+            "postgresql://u:1?secret=x@a/d",
         ] {
             let error = parse(text).unwrap_err();
             assert!(!error.contains("secret"), "{text}: {error}");
@@ -445,7 +453,12 @@ mod tests {
             );
         }
         let error = parse("postgres://u@a?sslmode=disable&word=1").unwrap_err();
-        assert!(error.contains("parameter 2 is not known"), "{error}");
+        assert!(error.contains("parameter word is not known"), "{error}");
+        let error = parse("postgres://u@[::1]?passfile=/no/such").unwrap_err();
+        assert!(
+            error.contains("passfile=/no/such: can't read it"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -477,10 +490,12 @@ mod tests {
 
     #[test]
     fn a_standby_or_a_service_file_cannot_be_asked_for() {
-        for option in ["target_session_attrs=standby", "service=a"] {
-            assert!(parse(&format!("postgres://u@[::1]?{option}")).is_err());
+        for value in ["standby", "any", "primary"] {
+            let error = parse(&format!("postgres://u@[::1]?target_session_attrs={value}"));
+            assert!(error.unwrap_err().contains("use read-write"), "{value}");
         }
-        assert!(parse("postgres://u@[::1]?target_session_attrs=primary").is_ok());
+        assert!(parse("postgres://u@[::1]?service=a").is_err());
+        assert!(parse("postgres://u@[::1]?target_session_attrs=read-write").is_ok());
     }
 
     #[test]

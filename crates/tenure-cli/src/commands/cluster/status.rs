@@ -53,17 +53,17 @@ impl Status {
                 output::line(finding)?;
             }
         }
-        servers::active_server(verdict, &servers)?;
-        refusing(&servers)
+        outcome(&servers)
     }
 }
 
-/// Fails if a server refuses the log: it was lost, damaged or exchanged, although another server may not
-/// have noticed.
-fn refusing(servers: &[ServerReport]) -> anyhow::Result<()> {
+/// Fails unless one server is active, and first of all if a server refuses the log: it was lost, damaged
+/// or exchanged, although another server may not have noticed.
+fn outcome(servers: &[ServerReport]) -> anyhow::Result<()> {
     let refuses = |view: &&ClusterView| view.role == ServerRole::Refusing;
     let Some(view) = servers::views(servers).find(refuses) else {
-        return Ok(());
+        let verdict = servers::verdict(servers::views(servers));
+        return servers::active_server(verdict, servers).map(drop);
     };
     let reason = escape(view.reason.as_deref().unwrap_or("no reason"));
     let text = anyhow!("{} refuses the log: {reason}", escape(&view.server));
@@ -133,9 +133,7 @@ mod tests {
     #[test]
     fn the_exit_code_tells_how_many_servers_and_stores_there_are() {
         let code = |servers: &[ServerReport]| {
-            let verdict = servers::verdict(servers::views(servers));
-            let outcome = servers::active_server(verdict, servers).and_then(|_| refusing(servers));
-            outcome.map_or_else(|error| exit::code_of(&error), |_| 0)
+            outcome(servers).map_or_else(|error| exit::code_of(&error), |_| 0)
         };
         let active = || server("a", ServerRole::Active, "1");
         let standby = |store| server("b", ServerRole::Following, store);
@@ -144,10 +142,10 @@ mod tests {
         assert_eq!(code(&[standby("1"), silent(false)]), 3);
         assert_eq!(code(&[active(), standby("2")]), 4);
         assert_eq!(code(&[active(), server("b", ServerRole::Active, "1")]), 4);
-        assert_eq!(
-            code(&[active(), server("b", ServerRole::Refusing, "1")]),
-            65
-        );
+        let refusing = || server("b", ServerRole::Refusing, "1");
+        assert_eq!(code(&[active(), refusing()]), 65);
+        assert_eq!(code(&[refusing(), refusing()]), 65, "none is active");
+        assert_eq!(code(&[refusing(), standby("2")]), 65, "of two stores");
         assert_eq!(code(&[silent(false)]), 69);
         assert_eq!(code(&[silent(true)]), 3, "a store that is no cluster");
     }

@@ -197,6 +197,22 @@ fn wrong_settings_of_a_cluster_are_refused_with_key_value_and_remedy() {
         (over("etcd://u@one?password_file=/dev/null&allow_plain_http=true"), &["read passwords", "etcds://"]),
         (over("etcd://one?allow_plain_http=yes"), &["allow_plain_http=yes", "allow_plain_http=true"]),
         ("[serve]\nhome = \"etcds://one\"\nlisten = \"0.0.0.0:7400\"\n[cluster]\nserver = \"b\"".into(), &["cluster.advertise is not set", "0.0.0.0:7400"]),
+        (over("s3://b/x?endpoint=http://u:geheim@h"), &["home = ", "no user", "AWS_*"]),
+        (over("s3://b/x?endpoint=http://u:geh%65im%40h"), &["home = ", "no user"]),
+        (over("s3://b/x?endpoint=u:geheim@h"), &["home = ", "no user"]),
+        (over("s3://b/x?endpoint=https://h/?key=geheim"), &["home = ", "no query"]),
+        (over("s3://b/x?endpoint=https://h/%23geheim"), &["home = ", "no query"]),
+        (over("s3://b/x?endpont=http://u:geheim@h"), &["home = ", "no user"]),
+        (over("s3://AK:geheim@b/x"), &["home = ", "no user"]),
+        (over("s3://b/x?endpoint=http://minio:9000"), &["http://minio:9000", "https://", "allow_plain_http=true"]),
+        (over("s3://b/x?endpoint=ftp://h"), &["ftp://h", "https://", "http:// on this machine"]),
+        (over("s3://b/x?endpoint=h:9000"), &["endpoint=h:9000", "not a URL"]),
+        (over("gs://b/x?allow_plain_http=true"), &["allow_plain_http=true is not known"]),
+        (etcd("?compact=off&compact=10m"), &["a parameter is there twice"]),
+        (postgres("?schema=a&schema=a"), &["a parameter is there twice"]),
+        (over("etcds://a:1,,b:2/x"), &["a host of the list is empty"]),
+        (over("postgres://u@a,/d"), &["a host of the list is empty"]),
+        (over("etcds://:2379/x"), &["a port has no host"]),
         (postgres("?failover=maybe"), &["failover=maybe", "lossless"]),
         ("[cluster]\nname = \"a\"".into(), &["serve.home is not set", "[cluster]", "postgres://"]),
         ("[serve]\nhome = \"memory\"\n[cluster]\nname = \"a\"".into(), &["home = \"memory\"", "[cluster]", "etcd, PostgreSQL or a bucket"]),
@@ -213,6 +229,9 @@ fn wrong_settings_of_a_cluster_are_refused_with_key_value_and_remedy() {
         }
     }
     assert!(read(&over("etcd://one?allow_plain_http=true")).is_ok());
+    for rest in ["http://minio:9000&allow_plain_http=true", "http://[::1]:9000", "https://minio"] {
+        assert!(read(&over(&format!("s3://b/x?endpoint={rest}"))).is_ok(), "{rest}");
+    }
     assert!(read(&over("etcd://[::1]:1,localhost,127.0.0.1/a")).is_ok());
 }
 

@@ -339,6 +339,17 @@ fn a_wrong_access_is_named_before_any_request() {
     access.endpoint = Some("127.0.0.1:1".into());
     let text = BucketHome::new(&access, ATTEMPT).unwrap_err().to_string();
     assert!(text.contains("127.0.0.1:1 does not begin"), "{text}");
+    for secret in [
+        "http://u:s3cret@h",
+        "u:s3cret@h",
+        "https://h/?key=s3cret",
+        "https://h/#s3cret",
+    ] {
+        access.endpoint = Some(secret.into());
+        let text = BucketHome::new(&access, ATTEMPT).unwrap_err().to_string();
+        assert!(text.contains("without a user or a query"), "{text}");
+        assert!(!text.contains("s3cret"), "{text}");
+    }
     access.endpoint = None;
     access.settings = vec![("AWS_REGOIN".into(), "s3cret".into())];
     let text = BucketHome::new(&access, ATTEMPT).unwrap_err().to_string();

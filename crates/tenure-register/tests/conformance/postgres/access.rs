@@ -30,6 +30,12 @@ async fn a_wrong_password_is_reported_without_it_and_the_right_one_is_read_from_
     assert!(text.contains("pg_hba.conf"), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
     assert!(!format!("{access:?} {home:?}").contains("hunter2"));
+    let url = server.url("guarded", "").replace("guarded:@", "guarded@");
+    fs::write(&file, url).unwrap();
+    let text = misconfigured(home.read(&key, None).await);
+    for part in ["password missing", "PGPASSWORD", ".pgpass", "home_file"] {
+        assert!(text.contains(part), "{text}");
+    }
     fs::write(&file, server.url("guarded", "right")).unwrap();
     absent(&home, &key).await;
     fs::remove_file(&file).unwrap();

@@ -257,8 +257,8 @@ impl ClusterLog {
 pub(super) fn other_home(written: Option<&str>, answering: &str) -> String {
     format!(
         "the log was written in {} and this is {answering}: a restored or promoted server, a copy, or \
-         a wrong address. If a promotion loses nothing there, set its fail-over to \"lossless\" before. \
-         Stop all servers, then: tenure cluster recover",
+         a wrong address. If a promotion of PostgreSQL loses nothing, write failover=lossless into home \
+         before. Stop all servers, then: tenure cluster recover",
         written.unwrap_or("another home")
     )
 }

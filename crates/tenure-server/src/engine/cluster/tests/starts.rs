@@ -50,8 +50,8 @@ fn a_server_does_not_start_over_a_log_that_it_must_not_use() {
     assert_eq!(
         text(&home),
         "the log was written in memory, cluster default (memory/0) and this is memory, cluster default \
-         (memory/1): a restored or promoted server, a copy, or a wrong address. If a promotion loses \
-         nothing there, set its fail-over to \"lossless\" before. Stop all servers, then: tenure cluster \
+         (memory/1): a restored or promoted server, a copy, or a wrong address. If a promotion of \
+         PostgreSQL loses nothing, write failover=lossless into home before. Stop all servers, then: tenure cluster \
          recover"
     );
 
