@@ -9,12 +9,15 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 use tenure_tests::data_dir::newest;
-use tenure_tests::process::{Process, StoreProcess};
+use tenure_tests::process::{Process, StoreProcess, command};
 use tenure_tests::strace::{SYNC, has_strace, inject};
 use tenure_tests::wait_for;
 use tokio::runtime::Runtime;
 
 use super::{Answer, Client};
+
+/// The fault that kills the process.
+const KILL: &str = "signal=KILL";
 
 /// The call that writes a change before the sync.
 const WRITE: &str = "pwrite64";
@@ -303,4 +306,89 @@ fn a_failed_sync_ends_the_store_without_a_false_acknowledgement() {
         assert_eq!(ended.code(), Some(1), "{}", bench.store.process.stderr());
         bench.restart_and_check(&acknowledged);
     }
+}
+
+/// The names in the folder, if there is one.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_restore_with_a_fault_at_any_step_leaves_nothing_that_passes_for_a_store() {
+    let test = "a_restore_with_a_fault_at_any_step_leaves_nothing_that_passes_for_a_store";
+    if !has_strace(test) {
+        return;
+    }
+    let mut bench = Bench::new();
+    bench.acquire(1).unwrap();
+    bench.store.process.signal(nix::sys::signal::SIGTERM);
+    bench.store.process.wait();
+    // The store had access control, which the backup keeps.
+    fs::write(bench.folder.path().join("GUARDED"), "").unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let backup = place.path().join("backup");
+    let folder = bench.folder.path().to_str().unwrap();
+    let file = backup.to_str().unwrap();
+    let backed_up = command(&["backup", "--data-dir", folder, file]).status();
+    assert!(backed_up.unwrap().success());
+    for calls in ["write", SYNC, "rename"] {
+        for how in [KILL, "error=EIO"] {
+            let mut has_ended_well = false;
+            for n in 1..=60 {
+                let folder = place.path().join("restored");
+                let target = folder.to_str().unwrap();
+                let restore = ["restore", file, "--data-dir", target];
+                let mut strace = Command::new("strace");
+                strace.args(["-f", "-qq", "-o", "/dev/null"]);
+                strace.args(["-e", &format!("trace={calls}"), "-e"]);
+                strace.arg(format!("inject={calls}:{how}:when={n}"));
+                strace.arg(tenure_tests::process::tenure()).args(restore);
+                let is_restored = strace.output().unwrap().status.success();
+                let left = names(&folder);
+                let is_store = left.iter().any(|name| name.starts_with("snapshot-"));
+                let is_marked = left.contains(&"snapshot.restoring".to_owned());
+                let is_empty = left.iter().all(|name| name == "lock");
+                // A restore that fails removes its mark, and leaves at most that of access control.
+                let is_safe = is_marked || is_empty || how != KILL && !starts(&folder);
+                assert!(is_store || is_safe, "{calls} {n} {how}: {left:?}");
+                if !is_store {
+                    let again = command(&restore).output().unwrap();
+                    let text = String::from_utf8_lossy(&again.stderr);
+                    assert!(
+                        again.status.success(),
+                        "{calls} {n} {how}: {left:?}: {text}"
+                    );
+                }
+                assert!(
+                    folder.join("GUARDED").exists(),
+                    "{calls} {n} {how}: {left:?}"
+                );
+                fs::remove_dir_all(&folder).unwrap();
+                has_ended_well = is_restored;
+                if is_restored {
+                    break;
+                }
+            }
+            assert!(
+                has_ended_well,
+                "{calls} {how}: the restore never ended well"
+            );
+        }
+    }
+}
+
+/// Whether a store starts on this folder.
+fn starts(folder: &Path) -> bool {
+    let folder = folder.to_str().unwrap();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--data-dir", folder];
+    let mut store = Process::spawn(&mut command(&serve));
+    wait_for("the start or the end of the store", || {
+        let is_up = !store.stdout().is_empty();
+        (is_up || store.has_ended()).then_some(is_up)
+    })
 }

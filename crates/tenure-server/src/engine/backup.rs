@@ -124,7 +124,7 @@ pub fn backup(data_dir: &Path, file: &Path, existing: Existing) -> Result<Conten
     loop {
         // If no store is running, this lock prevents one from starting meanwhile.
         let lock = folder.keep_out()?;
-        let copied = read(&folder).and_then(|mut replica| file.write(&mut replica, false));
+        let copied = read(&folder).and_then(|mut it| file.write(&mut it.replica, false));
         match copied {
             // A running store deletes files that its next snapshot has, and its last entry may be
             // there in part.
@@ -160,13 +160,13 @@ pub fn final_backup(
     // A final backup of a copy would lack what the store has granted since.
     folder.check_place()?;
     let file = BackupFile::create(file, existing, Some(folder.path()))?;
-    let mut replica = read(&folder)?;
+    let Reading { mut replica, logs } = read(&folder)?;
     let was_moved = replica.moved.is_some();
     let contents = file.write(&mut replica, true)?;
     // The directory is closed before the file can be found. A crash in between leaves a closed
     // directory, of which this call makes a backup when it is repeated.
     let path = folder.path().to_owned();
-    let mut log = FileLog::begin(folder, &replica, HistoryLimits::NONE)?;
+    let mut log = FileLog::begin(folder, &replica, &logs, HistoryLimits::NONE)?;
     let not_closed = |error: AppendError| OpenError::not_written(&path, &error);
     let at = clock::rfc3339(clock::wall()).unwrap_or_default();
     let note = format!("at {at} to {}", file.name.display());
@@ -191,9 +191,9 @@ fn check_store(folder: &Folder) -> Result<(), BackupError> {
     }
 }
 
-fn read(folder: &Folder) -> Result<Replica, BackupError> {
+fn read(folder: &Folder) -> Result<Reading, BackupError> {
     let reading = Reading::of(folder, HistoryLimits::NONE)?;
-    reading.map(|it| it.replica).ok_or_else(|| no_store(folder))
+    reading.ok_or_else(|| no_store(folder))
 }
 
 fn no_store(folder: &Folder) -> BackupError {
@@ -222,8 +222,15 @@ impl BackupFile {
         store: Option<&Path>,
     ) -> Result<Self, BackupError> {
         let folder = target_folder(name, store)?;
-        if existing == Existing::Keep && fs::symlink_metadata(name).is_ok() {
-            return Err(BackupError::Exists { path: name.into() });
+        match fs::symlink_metadata(name) {
+            Ok(_) if existing == Existing::Keep => {
+                return Err(BackupError::Exists { path: name.into() });
+            }
+            // A device must not become a file.
+            Ok(found) if !found.is_file() => {
+                return Err(not_written(name, io::Error::other("it is not a file")));
+            }
+            _ => {}
         }
         // The file has mode 0600.
         let copy = tempfile::Builder::new()

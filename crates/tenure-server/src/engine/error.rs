@@ -62,7 +62,7 @@ pub enum OpenError {
     /// store there.
     #[error(
         "a final backup has moved the store of {} away {note}: it goes on where that file is restored \
-         (tenure restore)",
+         (tenure restore). If there is no such file, make it again: tenure backup --final",
         path.display()
     )]
     Moved {

@@ -3,8 +3,8 @@
 //! The backup lacks the grants that the store made after the backup. No other candidate may be
 //! granted their epochs again, so epochs and revisions continue far above those of the backup.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use tenure_core::Epoch;
@@ -20,6 +20,9 @@ use crate::model::HistoryLimits;
 /// The distance by which revisions continue above those of a backup: more changes than a store makes in
 /// years.
 pub(super) const REVISIONS_AHEAD: u64 = 1 << 40;
+
+/// The greatest length of the note of a restore, in bytes.
+const MOST_OF_A_NOTE: u64 = 16 << 10;
 
 /// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +139,8 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
     if let Some(path) = folder.trace_of_a_store()? {
         return Err(RestoreError::StoreThere { path });
     }
-    folder.note_place()?;
+    // It comes first: whatever else an interrupted restore leaves must not pass for a store.
+    folder.begin_restore()?;
     folder.delete_before(0, u64::MAX);
     let at = clock::rfc3339(clock::wall()).unwrap_or_default();
     if replica.content.is_guarded {
@@ -153,6 +157,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
         let _ = forget_restore(data_dir);
     }
     placed?;
+    folder.note_place()?;
     Ok(restored)
 }
 
@@ -194,7 +199,10 @@ pub fn accept_copy(data_dir: &Path) -> Result<Restored, RestoreError> {
 /// [`restore`] has no such note.
 #[must_use]
 pub fn restore_note(data_dir: &Path) -> Option<String> {
-    fs::read_to_string(note_of(data_dir)).ok()
+    let mut note = Vec::new();
+    let file = File::open(note_of(data_dir)).ok()?;
+    file.take(MOST_OF_A_NOTE).read_to_end(&mut note).ok()?;
+    Some(String::from_utf8_lossy(&note).into_owned())
 }
 
 /// Removes the note of a restore. Call this when the audit log contains the restore.

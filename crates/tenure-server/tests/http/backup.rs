@@ -505,6 +505,14 @@ async fn a_final_backup_closes_the_folder_and_its_restore_goes_on_where_the_stor
     let refused = open(&store).unwrap_err();
     assert!(matches!(refused, OpenError::Moved { .. }), "{refused}");
     assert!(refused.to_string().contains("backup"), "{refused}");
+    // The file that says so is missing.
+    let lost = killed(&store);
+    let log = names(lost.path())
+        .into_iter()
+        .filter(|name| name.starts_with("log-"));
+    fs::remove_file(lost.path().join(log.max().unwrap())).unwrap();
+    let refused = open(lost.path()).unwrap_err();
+    assert!(matches!(refused, OpenError::Damaged { .. }), "{refused}");
     // A usual backup of the same folder does not say that it is final.
     let usual = bench.place.path().join("usual-file");
     backup(&store, &usual, Existing::Keep).unwrap();

@@ -44,6 +44,9 @@ impl Folder {
         let made = builder.recursive(true).mode(0o700).create(&path);
         made.map_err(OpenError::io(&path))?;
         let lock = lock_of(&path);
+        for name in OWN_NAMES {
+            check_is_file(&path.join(name))?;
+        }
         let file = private().open(&lock).map_err(OpenError::io(&lock))?;
         let started = Instant::now();
         while !try_lock(&file, &lock)? {
@@ -70,6 +73,7 @@ impl Folder {
     /// store uses it now.
     pub(in crate::engine) fn keep_out(&self) -> Result<Option<File>, OpenError> {
         let lock = self.lock();
+        check_is_file(&lock)?;
         let file = File::open(&lock).map_err(OpenError::io(&lock))?;
         Ok(try_lock(&file, &lock)?.then_some(file))
     }
@@ -106,6 +110,13 @@ impl Folder {
     /// Returns the path of a snapshot that is being restored. While this file exists, no store starts.
     pub(in crate::engine) fn restoring(&self) -> PathBuf {
         self.path.join("snapshot.restoring")
+    }
+
+    /// Makes the mark of a restore that is not complete.
+    pub(in crate::engine) fn begin_restore(&self) -> Result<(), OpenError> {
+        let path = self.restoring();
+        let begun = overwrite(&path, &[]).and_then(|()| self.sync());
+        begun.map_err(OpenError::io(path))
     }
 
     /// Checks that no unfinished restore left its files here: they must not pass for a new store.
@@ -149,15 +160,25 @@ impl Folder {
             let Some(number) = number.parse().ok().filter(|_| is_number) else {
                 continue;
             };
-            match kind {
-                "snapshot" => files.snapshots.push((number, entry.path())),
-                "log" => files.logs.push((number, entry.path())),
-                _ => {}
-            }
+            let of_kind = match kind {
+                "snapshot" => &mut files.snapshots,
+                "log" => &mut files.logs,
+                _ => continue,
+            };
+            check_is_file(&entry.path())?;
+            of_kind.push((number, entry.path()));
         }
         files.snapshots.sort_unstable();
         files.logs.sort_unstable();
         Ok(files)
+    }
+
+    /// Returns the marks that are there.
+    pub(super) fn marks(&self) -> impl Iterator<Item = PathBuf> {
+        let marks = [self.path.join(MARK), restore_note(&self.path)];
+        marks
+            .into_iter()
+            .filter(|it| fs::symlink_metadata(it).is_ok())
     }
 
     /// Deletes the snapshots before the one that covers the entry `covers`, and the files of the log
@@ -214,6 +235,26 @@ pub(super) fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// The names of files that are opened.
+const OWN_NAMES: [&str; 6] = [
+    "lock",
+    "snapshot.new",
+    "log.new",
+    "snapshot.restoring",
+    "RESTORED",
+    MARK,
+];
+
+/// Checks that this is a file, if it exists: to open a pipe may take for ever.
+fn check_is_file(path: &Path) -> Result<(), OpenError> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => {
+            Err(OpenError::io(path)(io::Error::other("it is not a file")))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn lock_of(folder: &Path) -> PathBuf {
     folder.join("lock")
 }
@@ -268,7 +309,7 @@ pub fn mark_guarded(data_dir: &Path) -> io::Result<()> {
 #[must_use]
 pub fn is_guarded(data_dir: &Path) -> bool {
     // If the directory can't be read, opening the store reports the reason.
-    data_dir.join(MARK).exists()
+    fs::symlink_metadata(data_dir.join(MARK)).is_ok()
 }
 
 /// Returns the options for a file that is created if it is missing, and that only its owner can

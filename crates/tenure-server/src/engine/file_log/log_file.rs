@@ -255,7 +255,7 @@ pub(super) fn is_unused(path: &Path) -> Result<bool, OpenError> {
 
 /// The end of a file of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct End {
+pub(in crate::engine) struct End {
     /// The place behind the last entry.
     pub(super) at: u64,
     /// Whether the file has its reserved length.

@@ -29,7 +29,7 @@ mod snapshots;
 use std::borrow::Cow;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tracing::{error, warn};
 
@@ -41,7 +41,7 @@ use crate::model::{ChangeSet, HistoryLimits, StoreId};
 use crate::random::OsRandom;
 
 use self::folder::size;
-use self::log_file::LogFile;
+use self::log_file::{End, LogFile};
 use self::snapshots::Snapshots;
 
 pub(super) use folder::{Folder, restore_note};
@@ -99,27 +99,18 @@ pub(in crate::engine) fn open_in(
     }
     let reading = match Reading::of(&folder, history)? {
         Some(reading) => reading,
-        None => create(&folder, history)?,
+        None => {
+            folder.check_is_new()?;
+            create(&folder, history)?
+        }
     };
     if let Some(note) = reading.replica.moved {
         let path = folder.path().to_owned();
         return Err(OpenError::Moved { path, note });
     }
-    let Reading {
-        mut replica,
-        logs: ends,
-    } = reading;
+    let Reading { mut replica, logs } = reading;
     replica.leases(|lease| leases.extend([lease]))?;
-    if let Some((path, end)) = ends.last() {
-        log_file::write_again(path, end.at).map_err(OpenError::io(path))?;
-    }
-    let mut log = FileLog::begin(folder, &replica, history)?;
-    for (path, end) in &ends {
-        // A file with the same name had no entry, and was replaced.
-        if *path != log.file.path && end.is_whole {
-            log_file::cut(path, end.at).map_err(OpenError::io(path))?;
-        }
-    }
+    let mut log = FileLog::begin(folder, &replica, &logs, history)?;
     let batch = Batch::empty(log.revision, least.max(log.revision + 1));
     let begun = log.write(EntryKind::Begun, None, &batch);
     begun.map_err(|error| OpenError::not_written(&log.file.path, &error))?;
@@ -159,8 +150,9 @@ pub(in crate::engine) fn place(
     });
     if written.is_err() {
         // Nothing here could pass for a store, also if only the last sync failed.
-        let _ = fs::remove_file(path);
-        let _ = fs::remove_file(folder.snapshot(covers));
+        for file in [&folder.snapshot(covers), &folder.log(covers + 1), path] {
+            let _ = fs::remove_file(file);
+        }
         let _ = folder.sync();
     }
     written
@@ -174,18 +166,29 @@ fn file_after(replica: &Replica, folder: &Folder) -> io::Result<LogFile> {
 }
 
 impl FileLog {
-    /// Begins to append after the last entry of this state, in a new file. The files before stay as they
-    /// are.
+    /// Begins to append after the last entry of this state, in a new file. These are the files before it,
+    /// with their ends.
     pub(super) fn begin(
         folder: Folder,
         replica: &Replica,
+        before: &[(PathBuf, End)],
         history: HistoryLimits,
     ) -> Result<Self, OpenError> {
+        if let Some((path, end)) = before.last() {
+            log_file::write_again(path, end.at).map_err(OpenError::io(path))?;
+        }
         let file = file_after(replica, &folder).and_then(|file| {
             folder.sync()?;
             Ok(file)
         });
         let file = file.map_err(OpenError::io(folder.path()))?;
+        for (path, end) in before {
+            // A file with the same name had no entry, and was replaced. Without the new file, a file before it
+            // that has its whole length would pass for the last one.
+            if *path != file.path && end.is_whole {
+                log_file::cut(path, end.at).map_err(OpenError::io(path))?;
+            }
+        }
         Ok(Self {
             snapshots: Snapshots::new(folder.path(), history),
             store: replica.content.store_id.clone().unwrap_or_default(),

@@ -118,6 +118,21 @@ impl Folder {
         Ok(())
     }
 
+    /// Checks that a directory without a store never had one.
+    pub(super) fn check_is_new(&self) -> Result<(), OpenError> {
+        let had_place = self.noted_place().map(|_| self.lock());
+        let left = had_place.into_iter().chain(self.marks());
+        let left: Vec<_> = left.map(|path| path.display().to_string()).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let detail = format!(
+            "its store is missing, of which these files are left: {left}; to begin a new store here, delete them",
+            left = left.join(", ")
+        );
+        Err(OpenError::damaged(self.path(), detail))
+    }
+
     /// Notes that the files of the store belong here.
     pub(in crate::engine) fn note_place(&self) -> Result<(), OpenError> {
         let Some(here) = self

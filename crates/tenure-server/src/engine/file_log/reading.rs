@@ -12,7 +12,7 @@ use crate::model::HistoryLimits;
 pub(in crate::engine) struct Reading {
     pub(in crate::engine) replica: Replica,
     /// The files of the log that were read, with their ends.
-    pub(super) logs: Vec<(PathBuf, End)>,
+    pub(in crate::engine) logs: Vec<(PathBuf, End)>,
 }
 
 impl Reading {

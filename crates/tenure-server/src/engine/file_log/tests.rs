@@ -264,6 +264,26 @@ fn a_missing_or_shorter_file_is_refused_and_never_taken_for_a_new_store() {
         "log-00000000000000000001",
         "without all logs",
     );
+    // All of them are gone, and the lock file or a mark is left.
+    for left in ["lock", "GUARDED", "RESTORED"] {
+        let wiped = tempfile::tempdir().unwrap();
+        fs::write(wiped.path().join("lock"), "").unwrap();
+        fs::write(wiped.path().join(left), "").unwrap();
+        if left == "lock" {
+            fs::copy(bench.path().join(left), wiped.path().join(left)).unwrap();
+        }
+        refused(wiped.path(), left, &format!("with {left} alone"));
+    }
+    // A pipe would be read for ever.
+    for name in ["lock", "RESTORED", names.last().unwrap()] {
+        let piped = copy(bench.path());
+        let path = piped.path().join(name);
+        let _ = fs::remove_file(&path);
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = open(piped.path()).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("it is not a file"), "{error}");
+        assert!(error.contains(name), "{error}");
+    }
     // A file of another store.
     let other = Bench::new();
     let (_, _log) = open(other.path()).unwrap();
