@@ -121,7 +121,7 @@ codes! {
     /// The home of the store failed.
     HomeUnavailable 503 "home_unavailable" "The store's home is unavailable";
     /// This server of a cluster is a standby: another server is active.
-    NotActive 503 "not_active" "Another server of the cluster is active";
+    NotActive 503 "not_active" "This server of the cluster is not active";
     /// The disk is full: the store accepts renewals and reads only.
     DiskFull 507 "disk_full" "The store's disk is full";
 }

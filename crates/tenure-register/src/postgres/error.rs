@@ -73,8 +73,10 @@ fn outcome(code: &SqlState, is_error: bool, stage: Stage, text: String) -> Failu
              the schema, and usage on the schema"
         )),
         "42P01" | "42703" | "42P10" | "3F000" => Failure::Misconfigured(format!(
-            "{text}. The tables were changed or deleted: restart this program, which creates \
-             missing tables"
+            "{text}. The tables were changed or deleted, and the log with them. Stop all servers, \
+             and put the tables back from a backup of PostgreSQL, then: tenure cluster recover; or \
+             restore a backup into another schema. A start creates empty tables: a new log would \
+             grant epochs a second time"
         )),
         "3D000" => Failure::Misconfigured(format!(
             "{text}. Create the database, or set dbname in the connection string"
@@ -134,6 +136,19 @@ mod tests {
         ] {
             assert!(unknown(of(code, true, Sent)), "{code}");
             assert!(not_applied(of(code, true, Before)), "{code}");
+        }
+    }
+
+    #[test]
+    fn deleted_tables_are_put_back_and_not_created_by_a_start() {
+        for code in ["42P01", "42703", "42P10", "3F000"] {
+            let text = of(code, true, Stage::Sent).to_string();
+            assert!(
+                text.contains("tenure cluster recover; or restore"),
+                "{text}"
+            );
+            assert!(text.contains("would grant epochs a second time"), "{text}");
+            assert!(!text.contains("restart"), "{text}");
         }
     }
 

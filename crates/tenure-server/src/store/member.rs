@@ -149,17 +149,22 @@ impl Member {
         self.status.metrics.expose(out);
     }
 
-    /// Returns the refusal of a server that is not active, with the server that is, if it is known.
+    /// Returns the refusal of a server that is not active: what is wrong with it, and the server that is
+    /// active, if it is known.
     fn not_active(&self) -> Problem {
-        let active = self.status.view().active;
-        let active = active.filter(|active| active.name != self.config.server);
-        let detail = match &active {
+        let status = self.status.view();
+        let reason = status.reason().map(|reason| format!("{reason}; "));
+        let active = status
+            .active
+            .filter(|active| active.name != self.config.server);
+        let known = match &active {
             Some(active) => format!(
                 "{} was active when this server last read the log",
                 active.name
             ),
             None => "this server of the cluster is not active, and knows no other that is".into(),
         };
+        let detail = reason.unwrap_or_default() + &known;
         let mut problem = Problem::new(Code::NotActive, detail);
         problem.active = active.map(|active| active.address.into());
         problem

@@ -54,6 +54,8 @@ pub(crate) struct Standby {
     has_copy: bool,
     /// After damage was found: the log is not read before this, and the pause after that.
     copy_at: Option<(Instant, Duration)>,
+    /// The sequence of the last take-over that failed, until that is over.
+    failed: Option<u64>,
     status: Arc<ClusterStatus>,
     stop: CancellationToken,
 }
@@ -117,6 +119,7 @@ impl Standby {
             note: None,
             has_copy: false,
             copy_at: None,
+            failed: None,
             stop,
         })
     }
@@ -214,6 +217,7 @@ impl Standby {
                 OwnershipOutput::Look => {
                     if self.log()?.look().await {
                         self.copy().await;
+                        self.forget_failure().await;
                     }
                 }
                 OwnershipOutput::Append(header) => self.take_over(header).await?,
@@ -350,6 +354,7 @@ impl Standby {
         match log.attempt(header, draft).await {
             Attempted::Applied => {
                 self.note = note;
+                self.failed = None;
                 self.status.change(|view| view.take_over_failure = None);
                 self.status.metrics.took_over();
             }
@@ -357,18 +362,36 @@ impl Standby {
             // It is repeated until its outcome is known.
             Attempted::Repeated => {
                 let failure = self.status.view().error;
-                self.note_take_over_failure(failure.as_deref().unwrap_or("no answer"));
+                self.note_failure(header, failure.as_deref().unwrap_or("no answer"));
             }
-            Attempted::Undone(failure) => self.note_take_over_failure(&failure.to_string()),
+            Attempted::Undone(failure) => self.note_failure(header, &failure.to_string()),
         }
         Ok(())
     }
 
-    /// Notes a take-over that has failed so far: this server is not ready until one has succeeded.
-    fn note_take_over_failure(&self, failure: &str) {
+    /// Notes a take-over that has failed so far: this server is not ready until that is over.
+    fn note_failure(&mut self, header: Tail, failure: &str) {
         let text = format!("the last take-over of this server failed: {failure}");
+        self.failed = Some(header.sequence);
         self.status
             .change(|view| view.take_over_failure = Some(text));
+    }
+
+    /// Forgets the failure of a take-over after a newer entry, which shows that the home takes writes again,
+    /// unless the home still refuses this server, as at a start.
+    async fn forget_failure(&mut self) {
+        let Some(log) = &self.log else {
+            return;
+        };
+        let newest = log.ring.tail().map_or(0, |it| it.tail.sequence);
+        if self.failed.is_none_or(|failed| newest < failed) {
+            return;
+        }
+        if let Err(Failure::Misconfigured(_)) = log.ring.files.try_write().await {
+            return;
+        }
+        self.failed = None;
+        self.status.change(|view| view.take_over_failure = None);
     }
 
     /// Brings the replica to the entry of the take-over, and hands the log to a store.

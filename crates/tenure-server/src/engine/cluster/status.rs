@@ -51,7 +51,8 @@ pub(crate) struct ClusterView {
     pub(crate) refusal: Option<String>,
     /// The reason why the server has no copy of the leases, if it has failed to make one.
     pub(crate) copy_failure: Option<String>,
-    /// The reason why the last take-over of this server failed, until any server has taken over.
+    /// The reason why the last take-over of this server failed, until a server has appended and
+    /// the home does not refuse this one.
     pub(crate) take_over_failure: Option<String>,
     /// That another server has the same name.
     pub(crate) namesake: Option<String>,
@@ -154,7 +155,6 @@ impl ClusterView {
     pub(super) fn note_tail(&mut self, value: &SlotValue) {
         let (tail, about) = (&value.tail, &value.about);
         if tail.generation != self.generation {
-            self.take_over_failure = None;
             self.identity = Some(about.home.clone());
         }
         (self.generation, self.sequence) = (tail.generation, tail.sequence);

@@ -177,7 +177,7 @@ fn an_owner_without_its_home_says_once_for_how_long_and_counts_it() {
 }
 
 #[test]
-fn a_take_over_that_the_home_refused_stays_a_reason_until_a_server_has_taken_over() {
+fn a_take_over_that_the_home_refused_stays_a_reason_until_a_server_has_appended() {
     let home = FaultyHome::default();
     let mut server = Server::new("first", &home);
     drop(server.own());
@@ -200,6 +200,33 @@ fn a_take_over_that_the_home_refused_stays_a_reason_until_a_server_has_taken_ove
     drop(Server::new("third", &home).own());
     assert!(standby.follow(T / 4).is_none());
     assert_eq!(standby.status().view().reason(), None);
+}
+
+#[test]
+fn a_failed_take_over_is_over_when_the_owner_goes_on_and_the_home_accepts_writes_of_this_server() {
+    for fault in [Fault::Full, Fault::LoseRequest, Fault::Misconfigured] {
+        let home = FaultyHome::default();
+        let mut server = Server::new("first", &home);
+        let mut owner = server.own();
+        let mut standby = Server::new("standby", &home);
+        standby.reached.fail_replaces([Some(fault); 3]);
+        while standby.reached.has_planned_faults() {
+            assert!(standby.follow(T / 12).is_none());
+        }
+        let status = standby.status();
+        let is_failed = || status.view().take_over_failure.is_some();
+        assert!(is_failed(), "{fault:?}");
+        standby
+            .reached
+            .fail_files((fault == Fault::Misconfigured).then_some(fault));
+        owner.write().unwrap();
+        assert!(standby.follow(T / 2).is_none());
+        // The reason of this server itself holds.
+        assert_eq!(is_failed(), fault == Fault::Misconfigured, "{fault:?}");
+        standby.reached.fail_files(None);
+        assert!(standby.follow(T / 4).is_none());
+        assert_eq!(standby.status().view().reason(), None, "{fault:?}");
+    }
 }
 
 #[test]
