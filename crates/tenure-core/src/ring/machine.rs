@@ -36,7 +36,8 @@ pub enum Blocked {
     Behind,
     /// [`LogRing::needs_base`]: the append is [`AppendOutcome::Refused`].
     NeedsBase,
-    /// An entry that this server knows is not in its slot, or the slot of the next entry was deleted: [`AppendOutcome::Superseded`] with this observation.
+    /// An entry that this server knows is not in its slot, or the slot of the next entry was deleted:
+    /// [`AppendOutcome::Superseded`] with this observation.
     Moved(Observation),
 }
 

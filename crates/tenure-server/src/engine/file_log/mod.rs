@@ -183,8 +183,8 @@ impl FileLog {
         });
         let file = file.map_err(OpenError::io(folder.path()))?;
         for (path, end) in before {
-            // A file with the same name had no entry, and was replaced. Without the new file, a file before it
-            // that has its whole length would pass for the last one.
+            // A file with the same name had no entry, and was replaced. If the new file were lost, a file
+            // before it that has its whole length would pass for the last one.
             if *path != file.path && end.is_whole {
                 log_file::cut(path, end.at).map_err(OpenError::io(path))?;
             }
